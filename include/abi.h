@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 19
+#define ABI_VERSION 20
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -101,11 +101,11 @@ enum exit_op {
          * a[3] address of n frame numbers (uint32_t) in the window.  ret: number of pages that
          * begin before the end of the file (each filled, its tail zeroed), or -errno. */
         EXIT_FILE_READ,
-        /* mmap of a file.  a[0] fd, a[1] prot, a[2] flags, a[3] offset, a[4] length.  ret: 0 or
-         * -errno.  Private: out[0] file id (one reference).  Shared: out[0] file id (no reference
-         * of its own: it lives as long as its arena range), out[1] guest-physical address.  Both:
-         * bits 32..34 of out[0] are the PROT_* that a later mprotect must refuse (file not open for
-         * writing; noexec mount). */
+        /* mmap of a file.  a[0] fd, a[1] prot, with MAP_FIXED together with the address (whole
+         * pages), a[2] flags, a[3] offset, a[4] length; 0: maps nothing, only looks at fd and
+         * flags.  ret: 0 or -errno.  out[0] object_word().  Private: its id has one reference.
+         * Shared: none of its own, it lives as long as its arena range; out[1] guest-physical
+         * address.  In a file of huge pages the length is rounded up to them. */
         EXIT_FILE_MAP,
         /* MAP_SHARED|MAP_ANONYMOUS.  a[0] length.  Answers as a shared EXIT_FILE_MAP. */
         EXIT_ANON_SHARED,
@@ -263,12 +263,27 @@ struct map_entry {
         uint64_t start, end, off;
         uint32_t prot, flags;           /* flags: MAP_SHARED or MAP_PRIVATE, MAP_ENTRY_* */
         uint32_t file;                  /* file id, or FILE_NONE */
-        uint32_t pad;
+        uint32_t order;                 /* of its pages: PAGE_SIZE << order bytes each */
 };
 #define MAP_ENTRY_STACK 0x10000000u
 #define MAP_ENTRY_HEAP  0x20000000u
 #define MAP_ENTRY_LOCKED 0x40000000u
 #define FILE_NONE       0u
+
+/*
+ * How the host names an object that it has mapped (EXIT_FILE_MAP and the like):
+ *
+ *   0..31   file id
+ *   32..34  the PROT_* that a later mprotect must refuse (file not open for writing; noexec mount)
+ *   40..47  order of its pages: they have PAGE_SIZE << order bytes
+ */
+static inline uint64_t object_word(uint32_t id, uint32_t refused, uint32_t order)
+{
+        return id | (uint64_t)refused << 32 | (uint64_t)order << 40;
+}
+static inline uint32_t object_id(uint64_t word) { return (uint32_t)word; }
+static inline uint32_t object_refused(uint64_t word) { return word >> 32 & 7; }
+static inline uint32_t object_order(uint64_t word) { return word >> 40 & 0xff; }
 
 struct exit_req { uint32_t op, pad; uint64_t a[6]; int64_t ret; uint64_t out[2]; };
 struct upcall   { uint32_t op, pad; uint64_t a[4]; int64_t ret; };

@@ -22,8 +22,9 @@ struct fork_vma {
         uint64_t start, end, off, gpa;
         uint32_t prot, flags;
         uint32_t file;
+        uint16_t order;                 /* of its pages: PAGE_SIZE << order bytes each */
         /* 1: MADV_DONTFORK: not in the child, where the host gives back what it holds */
-        uint32_t dropped;
+        uint16_t dropped;
 };
 
 /* A page whose content does not follow from its VMA.  pte: an entry as in kern/pager/pte.h.

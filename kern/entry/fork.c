@@ -42,6 +42,7 @@ int64_t fork_vmas(uint64_t above, struct fork_vma *out)
                 out[n++] = (struct fork_vma){
                         .start = v.start, .end = v.end, .off = v.off, .gpa = v.gpa,
                         .prot = v.prot, .flags = v.flags & ~VMA_LOCKED, .file = v.file,
+                        .order = (uint16_t)v.order,
                         .dropped = !!(v.flags & VMA_DONTFORK),
                 };
         return n;
@@ -171,7 +172,7 @@ static int adopt_vma(const struct fork_vma *in)
 {
         const struct vma v = {
                 .start = in->start, .end = in->end, .off = in->off, .gpa = in->gpa,
-                .prot = in->prot, .flags = in->flags, .file = in->file,
+                .prot = in->prot, .flags = in->flags, .file = in->file, .order = in->order,
         };
 
         int err = vma_reserve(1);

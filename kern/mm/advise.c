@@ -4,6 +4,8 @@
  * Differences from Linux: MADV_FREE frees at once, which is allowed.  MADV_REMOVE of a shared file
  * is EOPNOTSUPP, as on a file system that cannot punch holes.  MADV_MERGEABLE pages are never
  * merged, as if KSM does not run.  There is no MADV_COLLAPSE (EINVAL, as in a kernel without it).
+ * Advice that changes nothing here (MADV_DONTDUMP, MADV_HUGEPAGE) may also be about a part of a
+ * huge page.
  */
 #include <asm-generic/errno.h>
 #include "base/state.h"
@@ -63,8 +65,13 @@ static int set_flags(uint64_t start, uint64_t end, uint32_t set, uint32_t clear)
         return 0;
 }
 
-static int zap(uint64_t start, uint64_t end)
+/* As Linux: no part of a huge page is dropped.  It refuses a range that begins inside one, and
+ * leaves one that it ends inside. */
+static int zap(const struct vma *v, uint64_t start, uint64_t end)
 {
+        if (start & (vma_page(v) - 1))
+                return -EINVAL;
+        end &= ~(vma_page(v) - 1);
         mm_hide(start, end);
         mm_zap(start, end);
         mm_show();
@@ -85,18 +92,18 @@ static int advise_part(const struct vma *v, uint64_t start, uint64_t end, int ad
         bool locked = v->flags & VMA_LOCKED;
         switch (advice) {
         case MADV_DONTNEED:
-                return locked ? -EINVAL : zap(start, end);
+                return locked ? -EINVAL : zap(v, start, end);
         case MADV_DONTNEED_LOCKED:
-                return zap(start, end);
+                return zap(v, start, end);
         case MADV_FREE:
-                return locked || !anonymous ? -EINVAL : zap(start, end);
+                return locked || !anonymous ? -EINVAL : zap(v, start, end);
         case MADV_REMOVE:
                 if (locked || anonymous)
                         return -EINVAL;
                 return (v->flags & MAP_SHARED) && (v->prot & PROT_WRITE) ? -EOPNOTSUPP : -EACCES;
         case MADV_COLD:
         case MADV_PAGEOUT:
-                return locked ? -EINVAL : cool(v, start, end);
+                return locked || v->order ? -EINVAL : cool(v, start, end);
         case MADV_NORMAL:
                 return set_flags(start, end, 0, VMA_ADVICE);
         case MADV_SEQUENTIAL:

@@ -11,7 +11,7 @@
 #include "space/range.h"
 
 /* Sets or clears VMA_LOCKED in [start, end), up to the first hole (-ENOMEM) unless holes are
- * allowed. */
+ * allowed.  Huge pages are not locked, as on Linux, where nothing takes them away. */
 static int apply(uint64_t start, uint64_t end, bool lock, bool holes)
 {
         int err = 0;
@@ -24,7 +24,7 @@ static int apply(uint64_t start, uint64_t end, bool lock, bool holes)
                 }
                 at = higher(at, n->v.start);
                 stop = lower(n->v.end, end);
-                if (!!(n->v.flags & VMA_LOCKED) == lock)
+                if (!!(n->v.flags & VMA_LOCKED) == lock || n->v.order)
                         continue;
                 err = mm_isolate(at, stop, VMA_MAX);
                 if (err)

@@ -46,8 +46,8 @@ static int check_args(struct mm_request *r)
                 return -EINVAL;
         if (file && r->fd < 0)
                 return -EBADF;
-        if ((r->flags & MAP_HUGETLB) && (file || r->len))
-                return file ? -EINVAL : -ENOMEM;        /* a system without huge pages */
+        if ((r->flags & MAP_HUGETLB) && !file && r->len)
+                return -ENOMEM;         /* a system without huge pages */
         if (!r->len)
                 return -EINVAL;
         r->len = page_align(r->len);
@@ -76,8 +76,12 @@ static int check_args(struct mm_request *r)
 
 void mm_take_object(struct mm_request *r)
 {
-        r->v.file = (uint32_t)vcpu_self.exit.out[0];
-        r->v.flags |= VMA_DENY(vcpu_self.exit.out[0] >> 32 & PROT_ALL);
+        uint64_t object = vcpu_self.exit.out[0];
+
+        r->v.file = object_id(object);
+        r->v.flags |= VMA_DENY(object_refused(object));
+        r->v.order = object_order(object);
+        r->len = (r->len + vma_page(&r->v) - 1) & ~(vma_page(&r->v) - 1);
         r->v.off = r->flags & MAP_ANONYMOUS ? 0 : r->off;
         if (r->v.flags & MAP_SHARED)
                 r->v.gpa = vcpu_self.exit.out[1];
@@ -89,7 +93,9 @@ static int open_object(struct mm_request *r)
         int64_t err = 0;
         bool file = !(r->flags & MAP_ANONYMOUS), shared = r->v.flags & MAP_SHARED;
         if (file)
-                err = vmexit5(EXIT_FILE_MAP, (uint32_t)r->fd, r->v.prot, r->flags, r->off, r->len);
+                err = vmexit5(EXIT_FILE_MAP, (uint32_t)r->fd,
+                              (r->flags & MAP_FIXED ? r->addr : 0) | r->v.prot, r->flags, r->off,
+                              r->len);
         else if (shared)
                 err = vmexit(EXIT_ANON_SHARED, r->len, 0, 0);
         if (err || !(file || shared))
@@ -102,7 +108,7 @@ static int open_object(struct mm_request *r)
 static long place(const struct mm_request *r)
 {
         if (!(r->flags & MAP_FIXED))
-                return mm_find_area(r->addr, r->len, r->flags);
+                return mm_find_area(r->addr, r->len, vma_page(&r->v), r->flags);
         struct vma_node *n = vma_find(r->addr);
         if ((r->flags & MAP_FIXED_NOREPLACE) && n && n->v.start < r->addr + r->len)
                 return -EEXIST;
@@ -137,6 +143,8 @@ static long map_locked(struct mm_request *r)
         int err = 0;
         if (r->v.flags & VMA_LOCKED)
                 err = mm_may_lock(pages, -EAGAIN);
+        if (r->v.order)
+                r->v.flags &= ~VMA_LOCKED;      /* mm/lock.c */
         if (!err && !mm_may_expand(&r->v, pages, 0) &&
             !mm_may_expand(&r->v, pages, mapped_pages(r->v.start, r->v.end)))
                 err = -ENOMEM;
@@ -177,14 +185,14 @@ long mm_map_opened(struct mm_request *r)
 }
 
 /* Of two errors Linux reports the descriptor's first, except that an unaligned offset comes before
- * it. */
+ * it; then that MAP_HUGETLB does not fit the descriptor. */
 static int descriptor_first(const struct mm_request *r, int err)
 {
         if (page_off(r->off) || (r->flags & MAP_ANONYMOUS))
                 return err;
-        /* No bytes: EBADF, or EINVAL */
-        int64_t mapped = vmexit5(EXIT_FILE_MAP, (uint32_t)r->fd, 0, MAP_SHARED, 0, 0);
-        return mapped == -EBADF ? -EBADF : err;
+        int64_t wrong = vmexit5(EXIT_FILE_MAP, (uint32_t)r->fd, 0,
+                                MAP_SHARED | (r->flags & MAP_HUGETLB), 0, 0);
+        return wrong ? (int)wrong : err;
 }
 
 static long map(struct mm_request *r)
@@ -193,7 +201,11 @@ static long map(struct mm_request *r)
         if (err)
                 return descriptor_first(r, err);
         err = open_object(r);
-        return err ? err : mm_map_opened(r);
+        if (err)
+                return err;
+        /* Once more: r->len may have grown to whole huge pages. */
+        err = r->flags & MAP_FIXED ? mm_check_fixed(r) : 0;
+        return err ? mm_give_up(r, err) : mm_map_opened(r);
 }
 
 long sys_mmap(const uint64_t a[6])
@@ -286,6 +298,7 @@ uint32_t mm_maps(uint64_t above, struct map_entry *out, uint32_t max)
                 out[n++] = (struct map_entry){
                         .start = v.start, .end = v.end, .off = v.off,
                         .prot = v.prot, .flags = v.flags & shown, .file = v.file,
+                        .order = v.order,
                 };
         return n;
 }

@@ -8,7 +8,7 @@
 #include "space/vma.h"
 
 struct mm_request {
-        uint64_t addr, len, off;        /* len: whole pages */
+        uint64_t addr, len, off;        /* len: whole pages, once opened whole pages of v */
         uint32_t flags;                 /* the MAP_* flags about placement and population */
         int32_t fd;
         struct vma v;                   /* the VMA it becomes, except its bounds */

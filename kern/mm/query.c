@@ -22,13 +22,16 @@ static void resident(uint64_t start, uint64_t end, uint8_t *vec)
 /*
  * For a file, and for shared memory, the host's page cache decides.  A private page that was
  * changed is not in it.  A locked page of shared memory is there once it has been used: the host
- * does not allocate it before, whereas Linux does at mlock.
+ * does not allocate it before, whereas Linux does at mlock.  A private mapping of huge pages knows
+ * only its own pages, as on Linux (but of 4 KiB).
  */
 static void ask_host(const struct vma *v, uint64_t pages, uint8_t *vec)
 {
         const uint8_t *cached = (const uint8_t *)vcpu_self_xfer;
         bool shared = v->flags & MAP_SHARED, locked = v->flags & VMA_LOCKED;
 
+        if (v->order && !shared)
+                return;
         if (vmexit(EXIT_MINCORE, shared ? FILE_NONE : v->file, shared ? v->gpa : v->off, pages))
                 return;                 /* unmapped since */
         for (uint64_t i = 0; i < pages; i++)

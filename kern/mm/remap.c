@@ -5,7 +5,7 @@
  * object again, and the old range is given back.
  *
  * Difference from Linux: MREMAP_DONTUNMAP of a shared mapping is EINVAL, as it was before Linux
- * 5.13.
+ * 5.13.  What Linux refuses for huge pages of hugetlbfs is refused for those of DAX devices too.
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
@@ -230,13 +230,25 @@ static long remap_to(struct remap *r)
         if ((r->flags & MREMAP_DONTUNMAP) && !mm_may_expand(&n->v, page_count(r->old_len), 0))
                 return -ENOMEM;
         if (!(r->flags & MREMAP_FIXED)) {
-                long at = mm_find_area(to, r->new_len, 0);
+                long at = mm_find_area(to, r->new_len, PAGE_SIZE, 0);
                 if (at < 0)
                         return at;
                 to = (uint64_t)at;
         }
         err = move_to(to, r);
         return err ? err : (long)to;
+}
+
+/* Linux's align_hugetlb(): huge pages are moved or unmapped as a whole, and their mappings cannot
+ * grow. */
+static int align_huge(const struct vma *v, struct remap *r)
+{
+        uint64_t rest = vma_page(v) - 1;
+
+        r->old_len = (r->old_len + rest) & ~rest;
+        r->new_len = (r->new_len + rest) & ~rest;
+        return (r->addr | r->new_addr) & rest || r->new_len > r->old_len ||
+                               (r->flags & MREMAP_DONTUNMAP) ? -EINVAL : 0;
 }
 
 static long remap(struct remap *r)
@@ -247,6 +259,8 @@ static long remap(struct remap *r)
                 return -EFAULT;
         if (!r->old_len && !(n->v.flags & MAP_SHARED))
                 return -EINVAL;
+        if (n->v.order && (err = align_huge(&n->v, r)) != 0)
+                return err;
         if (r->flags & (MREMAP_FIXED | MREMAP_DONTUNMAP))
                 return remap_to(r);
         if (r->old_len > r->new_len) {
@@ -265,7 +279,7 @@ static long remap(struct remap *r)
         }
         if (!(r->flags & MREMAP_MAYMOVE))
                 return -ENOMEM;
-        long to = mm_find_area(0, r->new_len, 0);
+        long to = mm_find_area(0, r->new_len, PAGE_SIZE, 0);
         if (to < 0)
                 return to;
         err = move_to((uint64_t)to, r);

@@ -33,6 +33,8 @@ static int split(uint64_t addr, uint32_t max)
         struct vma_node *n = vma_find(addr);
         if (!n || n->v.start >= addr)
                 return 0;
+        if (addr & (vma_page(&n->v) - 1))
+                return -EINVAL;
         if (vma_counts.nodes >= max || vma_reserve(1))
                 return -ENOMEM;
         if (n->v.file != FILE_NONE && (n->v.flags & MAP_PRIVATE))
@@ -182,27 +184,35 @@ bool mm_is_free(uint64_t start, uint64_t end)
         return !n || (n->v.start >= end && vma_floor(&n->v) >= end);
 }
 
-long mm_find_area(uint64_t hint, uint64_t len, uint32_t flags)
+/* vma_gap() for an address that is a multiple of `page`. */
+static uint64_t gap(uint64_t low, uint64_t high, uint64_t len, uint64_t page)
+{
+        uint64_t spare = page - PAGE_SIZE, at = vma_gap(low, high, len + spare);
+        return at ? (at + spare) & ~(page - 1) : 0;
+}
+
+long mm_find_area(uint64_t hint, uint64_t len, uint64_t page, uint32_t flags)
 {
         uint64_t low = higher(control.mmap_min, PAGE_SIZE), top = control.mmap_top, at;
         uint64_t hint_end = flags & MAP_32BIT ? HIGH_32BIT : TASK_SIZE;
         if (len > TASK_SIZE)
                 return -ENOMEM;
         hint &= PAGE_MASK;
+        hint += -hint & (page - 1);
         if (hint) {
-                hint = higher(hint, page_align(low));
+                hint = higher(hint, (low + page - 1) & ~(page - 1));
                 if (len <= hint_end && hint <= hint_end - len && !mm_reserved(hint, hint + len) &&
                     mm_is_free(hint, hint + len))
                         return (long)hint;
         }
         if (flags & MAP_32BIT)
-                at = vma_gap(LOW_32BIT, HIGH_32BIT, len);
+                at = gap(LOW_32BIT, HIGH_32BIT, len, page);
         else {
-                at = vma_gap(RESERVED_END, top, len);
+                at = gap(RESERVED_END, top, len, page);
                 if (!at)
-                        at = vma_gap(low, lower(top, RESERVED_START), len);
+                        at = gap(low, lower(top, RESERVED_START), len, page);
                 if (!at)
-                        at = vma_gap(higher(top, RESERVED_END), TASK_SIZE, len);
+                        at = gap(higher(top, RESERVED_END), TASK_SIZE, len, page);
         }
         return at ? (long)at : -ENOMEM;
 }

@@ -33,8 +33,8 @@ static inline bool mm_part(uint64_t *pos, uint64_t end, uint64_t *part_end)
 void mm_hide(uint64_t start, uint64_t end);
 void mm_show(void);
 
-/* Splits VMAs so that bounds lie at start and end; with at most max VMAs afterwards.  0 or -ENOMEM,
- * then all is as before. */
+/* Splits VMAs so that bounds lie at start and end; with at most max VMAs afterwards.  0; or
+ * -ENOMEM, or -EINVAL if that would cut a huge page: then all is as before. */
 int mm_isolate(uint64_t start, uint64_t end, uint32_t max);
 /* Merges neighbours in and around [start, end] that have become alike. */
 void mm_merge(uint64_t start, uint64_t end);
@@ -42,7 +42,8 @@ void mm_merge(uint64_t start, uint64_t end);
  * (vma_reserve).  0 or -ENOMEM. */
 int mm_insert(struct vma v);
 
-/* Unmaps; 0 or -ENOMEM.  mm_munmap() checks its arguments first as munmap does: -EINVAL. */
+/* Unmaps; 0, or an error of mm_isolate().  mm_munmap() checks its arguments first as munmap does:
+ * -EINVAL. */
 int mm_unmap(uint64_t start, uint64_t end);
 int mm_munmap(uint64_t start, uint64_t len);
 /* Gives back what a VMA holds outside the tree: file reference or arena range. */
@@ -53,8 +54,9 @@ void mm_zap(uint64_t start, uint64_t end);
 /* Sets or clears FRAME_LOCKED of resident frames, in VMAs whose VMA_LOCKED says the same. */
 void mm_lock_frames(uint64_t start, uint64_t end, bool lock);
 
-/* Free address space for len bytes; flags: MAP_32BIT.  Address or -ENOMEM. */
-long mm_find_area(uint64_t hint, uint64_t len, uint32_t flags);
+/* Free address space for len bytes, at a multiple of `page`; flags: MAP_32BIT.  Address or
+ * -ENOMEM. */
+long mm_find_area(uint64_t hint, uint64_t len, uint64_t page, uint32_t flags);
 /* Is [start, end) free of VMAs and guard gaps? */
 bool mm_is_free(uint64_t start, uint64_t end);
 

@@ -47,11 +47,14 @@
 #define STACK_GUARD (256 * PAGE_SIZE)   /* kept free below what grows down */
 
 struct vma {
-        uint64_t start, end;            /* page-aligned, end exclusive */
+        /* end exclusive.  [I] These, off and gpa are multiples of the size of the object's pages,
+         * vma_page(): the calls that would cut one are refused by split() and map_locked(). */
+        uint64_t start, end;
         uint32_t prot, flags;
         /* File id of the host (EXIT_FILE_MAP), FILE_NONE for anonymous memory. */
         uint32_t file;
-        uint32_t pad;
+        /* 0, but in a mapping of huge pages 9 or 18: each has PAGE_SIZE << order bytes. */
+        uint32_t order;
         uint64_t off;                   /* file: offset in bytes of start */
         /* MAP_SHARED: guest-physical address of start in the arena. */
         uint64_t gpa;
@@ -84,6 +87,10 @@ static inline struct vma vma_part(struct vma v, uint64_t start, uint64_t end)
         v.end = end;
         return v;
 }
+
+/* Linux neither cuts such a page nor maps a part of it.  Here it is nothing more: the program's
+ * entries are of 4 KiB in any VMA. */
+static inline uint64_t vma_page(const struct vma *v) { return PAGE_SIZE << v->order; }
 
 static inline bool vma_accessible(const struct vma *v) { return v->prot & PROT_ALL; }
 

@@ -75,17 +75,24 @@ static void merge_free(void)
         }
 }
 
+/* What is to be claimed: len bytes, at a multiple of unit. */
+struct want { uint64_t len, unit; uint32_t owner; };
+
 /* First fit: low addresses first, so that the arena stays short and needs few slots.  -ENOSPC: no
  * free extent is long enough. */
-static int claim(uint64_t len, uint32_t owner, uint64_t *start)
+static int claim(const struct want *w, uint64_t *start)
 {
         for (struct extent *e = extents; e; e = e->next) {
-                if (e->owner != FREE || e->end - e->start < len)
+                uint64_t at = round_up(e->start, w->unit);
+                if (e->owner != FREE || at > e->end || e->end - at < w->len)
                         continue;
-                if (!split(e->start + len))
+                if (!split(at) || !split(at + w->len)) {
+                        merge_free();
                         return -ENOMEM;
-                e->owner = owner;
-                *start = e->start;
+                }
+                e = e->start == at ? e : e->next;
+                e->owner = w->owner;
+                *start = at;
                 return 0;
         }
         return -ENOSPC;
@@ -109,14 +116,14 @@ static int reserve(void)
         return 0;
 }
 
-/* Adds a memory slot after the last, so that a request of len bytes fits at the end. */
-static int grow(struct vm *vm, uint64_t len)
+/* Adds a memory slot after the last, so that w fits at the end. */
+static int grow(struct vm *vm, const struct want *w)
 {
         struct extent *last = extents;
         while (last && last->next)
                 last = last->next;
-        uint64_t tail = last && last->owner == FREE ? last->end - last->start : 0;
-        uint64_t need = len - tail, add = backed > SLOT_MIN ? backed : SLOT_MIN,
+        uint64_t at = round_up(last && last->owner == FREE ? last->start : backed, w->unit);
+        uint64_t need = at + w->len - backed, add = backed > SLOT_MIN ? backed : SLOT_MIN,
                  room = arena_size() - backed;
 
         if (need > room)
@@ -149,23 +156,23 @@ static int grow(struct vm *vm, uint64_t len)
         return 0;
 }
 
-static int take(struct vm *vm, uint64_t len, uint32_t owner, uint64_t *start)
+static int take(struct vm *vm, const struct want *w, uint64_t *start)
 {
         int err = 0;
         pthread_mutex_lock(&arena_lock);
-        if (len == 0 || len > arena_size())
+        if (w->len == 0 || w->len > arena_size())
                 err = -ENOMEM;
         if (!err && !reserved)
                 err = reserve();
         if (!err)
-                err = claim(len, owner, start);
+                err = claim(w, start);
         if (err == -ENOSPC) {
-                err = grow(vm, len);
+                err = grow(vm, w);
                 if (!err)
-                        err = claim(len, owner, start);
+                        err = claim(w, start);
         }
         if (!err)
-                in_use += len;
+                in_use += w->len;
         pthread_mutex_unlock(&arena_lock);
         return err;
 }
@@ -226,11 +233,12 @@ void *arena_host(uint64_t gpa)
         return gpa >= arena_gpa_base() && s < backed ? (char *)ARENA + s : NULL;
 }
 
-/* Claims a range of len bytes for owner. */
-static int begin_mapping(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *start)
+/* Claims a range of len bytes for owner, whole pages of unit bytes. */
+static int begin_mapping(struct vm *vm, uint32_t owner, uint64_t len, uint64_t unit,
+                         uint64_t *start)
 {
-        uint64_t size = round_up(len, PAGE_SIZE);
-        return size < len ? -ENOMEM : take(vm, size, owner, start);
+        const struct want w = { round_up(len, unit), unit, owner };
+        return w.len < len ? -ENOMEM : take(vm, &w, start);
 }
 
 /* err: why nothing is mapped there, or 0.  The range is left out of core files, which would
@@ -246,48 +254,63 @@ static int end_mapping(uint64_t start, uint64_t len, int err, uint64_t *gpa)
         return err;
 }
 
+/* Turns on all that the file allows there, where `have` is on.  Returns what it does not allow
+ * (opened for reading, sealed, a noexec mount): that is refused for good. */
+static int widen(void *at, uint64_t len, int have)
+{
+        static const int wishes[] = { PROT_WRITE | PROT_EXEC, PROT_WRITE, PROT_EXEC };
+
+        for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++)
+                if (!(have & ~wishes[i]) &&
+                    (have == wishes[i] || mprotect(at, len, PROT_READ | wishes[i]) == 0))
+                        return (PROT_WRITE | PROT_EXEC) & ~wishes[i];
+        return (PROT_WRITE | PROT_EXEC) & ~have;
+}
+
 /*
  * The host mapping is as permissive as the file allows, because a later mprotect is done in kern
- * and must not need the host: the program's protection is in its PTEs.  What the file does not
- * allow (opened for reading, sealed, a noexec mount) is refused for good.
+ * and must not need the host: the program's protection is in its PTEs.  But mmap itself gets the
+ * program's: a file of huge pages grows to the end of a mapping that is made to be written.
+ *
+ * [I] The range claimed is what Linux takes for such a mapping.  MAP_FIXED has no undo: were the
+ * claim shorter, or not aligned, the mapping would lie over the objects behind it.
  */
-int arena_map_fd(struct vm *vm, uint32_t owner, int fd, int prot, int flags, uint64_t off,
-                 uint64_t len, uint64_t *gpa, int *refused)
+int arena_map_fd(struct vm *vm, uint32_t owner, struct file_mapping *m)
 {
-        static const int wishes[] = { PROT_WRITE | PROT_EXEC, PROT_WRITE, PROT_EXEC, 0 };
         const int placement = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT | MAP_LOCKED;
+        int have = m->prot & (PROT_WRITE | PROT_EXEC);
         uint64_t start;
 
-        int err = begin_mapping(vm, owner, len, &start);
+        int err = begin_mapping(vm, owner, m->len, m->unit, &start);
         if (err)
                 return err;
-        prot &= PROT_WRITE | PROT_EXEC;
-        err = -EACCES;
-        for (size_t i = 0;
-             (err == -EACCES || err == -EPERM) && i < sizeof(wishes) / sizeof(wishes[0]); i++) {
-                if (prot & ~wishes[i])
-                        continue;
-                void *p = mmap((char *)ARENA + start, len, PROT_READ | wishes[i],
-                               (flags & ~placement) | MAP_FIXED, fd, (off_t)off);
-                err = p == MAP_FAILED ? -errno : 0;
-                *refused = (PROT_WRITE | PROT_EXEC) & ~wishes[i];
-        }
-        return end_mapping(start, len, err, gpa);
+        void *at = (char *)ARENA + start;
+        if (mmap(at, m->len, PROT_READ | have, (m->flags & ~placement) | MAP_FIXED, m->fd,
+                 (off_t)m->off) == MAP_FAILED)
+                err = -errno;
+        else
+                m->refused = widen(at, m->len, have);
+        return end_mapping(start, m->len, err, &m->gpa);
 }
 
 int arena_map_anonymous(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *gpa)
 {
-        int refused;
-        return arena_map_fd(vm, owner, -1, 0, MAP_SHARED | MAP_ANONYMOUS, 0, len, gpa, &refused);
+        struct file_mapping m = {
+                .fd = -1, .flags = MAP_SHARED | MAP_ANONYMOUS, .len = len, .unit = PAGE_SIZE
+        };
+        int err = arena_map_fd(vm, owner, &m);
+        *gpa = m.gpa;
+        return err;
 }
 
-/* mremap with an old length of 0 maps the same object again: no descriptor is needed. */
+/* mremap with an old length of 0 maps the same object again: no descriptor is needed.  Linux allows
+ * it for no file of huge pages, and kern asks for none. */
 int arena_map_again(struct vm *vm, uint32_t owner, uint64_t from, uint64_t len, uint64_t *gpa)
 {
         uint64_t start;
         void *old = arena_host(from);
 
-        int err = begin_mapping(vm, owner, len, &start);
+        int err = begin_mapping(vm, owner, len, PAGE_SIZE, &start);
         if (err)
                 return err;
         void *p = mremap(old, 0, len, MREMAP_MAYMOVE | MREMAP_FIXED, (char *)ARENA + start);
@@ -302,7 +325,7 @@ int arena_attach(struct vm *vm, uint32_t owner, int shmid, int flags, uint64_t l
 {
         uint64_t start;
 
-        int err = begin_mapping(vm, owner, len + PAGE_SIZE, &start);
+        int err = begin_mapping(vm, owner, len + PAGE_SIZE, PAGE_SIZE, &start);
         if (err)
                 return err;
         uint64_t at = start % HUGE ? start : start + PAGE_SIZE;

@@ -4,8 +4,8 @@
  * A shared mapping is not far memory.  The host maps the real object inside one range of its own
  * address space, which the guest sees at the top of its physical space, and kern points the
  * program's PTEs there.  This file allocates ranges and does not know their content (files.c does).
- * Ranges are multiples of a page and named by guest-physical address.  All functions may be called
- * by any thread.
+ * Ranges are multiples of the object's pages and named by guest-physical address.  All functions
+ * may be called by any thread.
  */
 #ifndef VMRUN_ARENA_H
 #define VMRUN_ARENA_H
@@ -18,12 +18,23 @@
  * may raise SIGBUS (truncation). */
 void *arena_host(uint64_t gpa);
 
-/* Maps [off, off+len) of fd, shared, at a free range, *gpa, for file `owner` (files.h).  prot,
- * flags: the program's.  refused: the PROT_* that the program may never turn on there.  0, or the
- * error of mmap (-ENOMEM also when the arena or the memory slots are used up); then the caller must
- * give the owner's pages back. */
-int arena_map_fd(struct vm *vm, uint32_t owner, int fd, int prot, int flags, uint64_t off,
-                 uint64_t len, uint64_t *gpa, int *refused);
+/* A mapping of [off, off + len) of fd.  prot, flags: the program's; addr: where it must lie
+ * (MAP_FIXED), else 0.  unit: the size of the file's pages (base/map_unit.h), of which all three
+ * are multiples. */
+struct file_mapping {
+        int fd, prot, flags;
+        uint64_t addr, off, len, unit;
+        /* OUT: file id (files.h); where it lies in the arena, if it is shared; the PROT_* that the
+         * program may never turn on there. */
+        uint32_t id;
+        uint64_t gpa;
+        int refused;
+};
+
+/* Maps m, shared, at a free range, m->gpa, for file `owner`.  0, or the error of mmap (-ENOMEM also
+ * when the arena or the memory slots are used up); then the caller must give the owner's pages
+ * back. */
+int arena_map_fd(struct vm *vm, uint32_t owner, struct file_mapping *m);
 /* Same for memory that no file names (MAP_SHARED|MAP_ANONYMOUS). */
 int arena_map_anonymous(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *gpa);
 /* Maps again, at a free range, the object that is mapped at `from`, from there on: len bytes, whole

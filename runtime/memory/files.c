@@ -25,6 +25,7 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include "base/map_unit.h"
 #include "base/message.h"
 #include "base/privfd.h"
 #include "memory/arena.h"
@@ -149,97 +150,121 @@ static bool is_dev_zero(const struct stat *st)
         return S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 5);
 }
 
-/* Fills in the entry that a mapping of fd would have, except the fd itself.  -EBADF as from
- * mmap. */
-static int identify(int fd, enum file_kind kind, struct file *f)
+/* Rounds and checks the range as Linux does for a file of large pages; `rounds`: it is one of
+ * hugetlbfs.  0 or -EINVAL. */
+static int check_range(struct file_mapping *m, bool rounds)
+{
+        if ((m->flags & MAP_HUGETLB) && !rounds)
+                return -EINVAL;
+        if (rounds)
+                m->len = (m->len + m->unit - 1) & ~(m->unit - 1);
+        return m->unit > PAGE_SIZE && (m->addr | m->off | m->len) % m->unit ? -EINVAL : 0;
+}
+
+/* Fills in the entry that the mapping would have, except its fd, and m->unit; rounds m->len.  0, or
+ * an error of mmap. */
+static int identify(struct file_mapping *m, enum file_kind kind, struct file *f)
 {
         struct stat st;
-        struct statfs fs;
+        struct statfs fs = { 0 };
+        uint64_t size, align;
 
-        if (program_runs && privfd_is(fd))
+        if (program_runs && privfd_is(m->fd))
                 return -EBADF;
-        int mode = fcntl(fd, F_GETFL);
-        if (mode < 0 || (mode & O_PATH) || fstat(fd, &st) != 0)
+        int mode = fcntl(m->fd, F_GETFL);
+        if (mode < 0 || (mode & O_PATH) || fstat(m->fd, &st) != 0)
                 return -EBADF;
+        if (S_ISREG(st.st_mode))
+                fstatfs(m->fd, &fs);
+        m->unit = map_unit(&st, &fs);
         *f = (struct file){ .kind = kind,
                             .fd = -1,
                             .dev = st.st_dev,
                             .ino = st.st_ino,
                             .mode = mode & (O_ACCMODE | O_DIRECT) };
         f->endless = S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode);
-        f->copied_up =
-                S_ISREG(st.st_mode) && fstatfs(fd, &fs) == 0 && fs.f_type == OVERLAYFS_SUPER_MAGIC;
+        f->copied_up = fs.f_type == OVERLAYFS_SUPER_MAGIC;
         /* A private mapping of /dev/zero has the content that read() returns.  Other devices map
-         * memory that read() does not return. */
+         * memory that read() does not return; Linux allows it for no DAX device. */
         if (kind == FILE_PRIVATE && f->endless && !is_dev_zero(&st)) {
+                if (dax_device(st.st_rdev, &size, &align))
+                        return -EINVAL;
                 info_("private mapping of device %u:%u: not supported, the program gets ENODEV",
                       major(st.st_rdev), minor(st.st_rdev));
                 return -ENODEV;
         }
-        return 0;
+        return check_range(m, !f->endless && m->unit > PAGE_SIZE);
 }
 
 /* Asks the host kernel.  The last page stands for the whole range: only an end that is too far
- * depends on the offset. */
-static int probe(int fd, int prot, int flags, uint64_t off, uint64_t len, bool *no_exec)
+ * depends on the offset.  A file of huge pages must see that the mapping may be written: then it
+ * grows to its end. */
+static int probe(const struct file_mapping *m, bool *no_exec)
 {
+        int write = m->unit > PAGE_SIZE ? m->prot & PROT_WRITE : 0;
         uint64_t end;
-        if (off % PAGE_SIZE || len == 0)
+        if (m->off % PAGE_SIZE || m->len == 0)
                 return -EINVAL;
-        if (__builtin_add_overflow(off, (len + PAGE_SIZE - 1) & ~(uint64_t)(PAGE_SIZE - 1), &end) ||
-            end > 1ull << 63 || end <= off)
+        if (__builtin_add_overflow(m->off, (m->len + m->unit - 1) & ~(m->unit - 1), &end) ||
+            end > 1ull << 63 || end <= m->off)
                 return -EOVERFLOW;
         for (int exec = PROT_EXEC; ; exec = 0) {
-                void *p = mmap(NULL, PAGE_SIZE, PROT_READ | exec,
-                               MAP_PRIVATE | (flags & MAP_GROWSDOWN), fd, (off_t)(end - PAGE_SIZE));
+                void *p = mmap(NULL, m->unit, PROT_READ | write | exec,
+                               MAP_PRIVATE | MAP_NORESERVE | (m->flags & MAP_GROWSDOWN), m->fd,
+                               (off_t)(end - m->unit));
                 if (p != MAP_FAILED) {
-                        munmap(p, PAGE_SIZE);
+                        munmap(p, m->unit);
                         *no_exec = !exec;
                         return 0;
                 }
-                if (!exec || (prot & PROT_EXEC) || (errno != EPERM && errno != EACCES))
+                if (!exec || (m->prot & PROT_EXEC) || (errno != EPERM && errno != EACCES))
                         return -errno;
         }
 }
 
-int files_map_private(int fd, int prot, int flags, uint64_t off, uint64_t len, uint32_t *id,
-                      int *refused)
+/* Has a probe of the file said already that m is allowed?  A library is mapped in five pieces, and
+ * the second and later ones need none. */
+static bool is_probed(const struct file *f, const struct file_mapping *m)
+{
+        return m->unit == PAGE_SIZE && m->off % PAGE_SIZE == 0 && m->len &&
+               m->len <= f->probed_end && m->off <= f->probed_end - m->len &&
+               !(m->flags & MAP_GROWSDOWN) && !(f->no_exec && (m->prot & PROT_EXEC));
+}
+
+int files_map_private(struct file_mapping *m)
 {
         struct file want;
-        int err = identify(fd, FILE_PRIVATE, &want);
+        int err = identify(m, FILE_PRIVATE, &want);
         if (err)
                 return err;
 
-        /* A library is mapped in five pieces: the second and later ones need no probe. */
         pthread_mutex_lock(&files_lock);
-        uint32_t have = find(&want, fd);
+        uint32_t have = find(&want, m->fd);
         struct file *f = have ? &table[have] : NULL;
-        if (f && off % PAGE_SIZE == 0 && len && len <= f->probed_end &&
-            off <= f->probed_end - len && !(flags & MAP_GROWSDOWN) &&
-            !(f->no_exec && (prot & PROT_EXEC))) {
+        if (f && is_probed(f, m)) {
                 f->refs++;
-                *id = have;
-                *refused = f->no_exec ? PROT_EXEC : 0;
+                m->id = have;
+                m->refused = f->no_exec ? PROT_EXEC : 0;
                 pthread_mutex_unlock(&files_lock);
                 return 0;
         }
         pthread_mutex_unlock(&files_lock);
 
-        err = probe(fd, prot, flags, off, len, &want.no_exec);
+        err = probe(m, &want.no_exec);
         if (err)
                 return err;
         want.refs = 1;
-        want.probed_end = off + len;
+        want.probed_end = m->off + m->len;
 
         pthread_mutex_lock(&files_lock);
-        have = find(&want, fd);
+        have = find(&want, m->fd);
         if (have) {
                 f = &table[have];
                 f->refs++;
                 f->no_exec = want.no_exec;
                 f->probed_end = want.probed_end > f->probed_end ? want.probed_end : f->probed_end;
         } else {
-                want.fd = privfd_dup(fd);
+                want.fd = privfd_dup(m->fd);
                 if (want.fd >= 0)
                         have = add(&want);
         }
@@ -248,8 +273,8 @@ int files_map_private(int fd, int prot, int flags, uint64_t off, uint64_t len, u
                 close_fd(want.fd);
                 return want.fd < 0 ? -ENFILE : -ENOMEM;
         }
-        *id = have;
-        *refused = want.no_exec ? PROT_EXEC : 0;
+        m->id = have;
+        m->refused = want.no_exec ? PROT_EXEC : 0;
         return 0;
 }
 
@@ -265,25 +290,24 @@ static int path_handle(int fd)
 
 static uint64_t pages_of(uint64_t len) { return len / PAGE_SIZE + (len % PAGE_SIZE != 0); }
 
-int files_map_shared(struct vm *vm, int fd, int prot, int flags, uint64_t off, uint64_t len,
-                     uint32_t *id, uint64_t *gpa, int *refused)
+int files_map_shared(struct vm *vm, struct file_mapping *m)
 {
         struct file want;
-        int err = identify(fd, FILE_SHARED, &want);
+        int err = identify(m, FILE_SHARED, &want);
         if (err)
                 return err;
-        want.refs = pages_of(len);
+        want.refs = pages_of(m->len);
         if (!want.refs)
                 return -EINVAL;
 
         /* The id comes first, so that the range has its owner from the start. */
         pthread_mutex_lock(&files_lock);
         /* kcmp cannot judge an O_PATH handle */
-        uint32_t have = want.copied_up ? FILE_NONE : find(&want, fd);
+        uint32_t have = want.copied_up ? FILE_NONE : find(&want, m->fd);
         if (have) {
                 table[have].refs += want.refs;
         } else {
-                want.fd = path_handle(fd);
+                want.fd = path_handle(m->fd);
                 if (want.fd >= 0)
                         have = add(&want);
         }
@@ -292,8 +316,8 @@ int files_map_shared(struct vm *vm, int fd, int prot, int flags, uint64_t off, u
                 close_fd(want.fd);
                 return want.fd < 0 ? -ENFILE : -ENOMEM;
         }
-        *id = have;
-        err = arena_map_fd(vm, have, fd, prot, flags, off, len, gpa, refused);
+        m->id = have;
+        err = arena_map_fd(vm, have, m);
         if (err)
                 files_unmapped(have, want.refs);
         return err;
@@ -408,25 +432,32 @@ unsigned files_live(void)
 
 int64_t files_exit_map(struct thread *t, struct exit_req *rq)
 {
-        int fd = (int)rq->a[0], prot = (int)rq->a[1], flags = (int)rq->a[2], refused = 0, err;
-        uint32_t id = FILE_NONE;
-        uint64_t gpa = 0;
+        struct file_mapping m = {
+                .fd = (int)rq->a[0], .flags = (int)rq->a[2],
+                .prot = (int)(rq->a[1] % PAGE_SIZE), .addr = rq->a[1] / PAGE_SIZE * PAGE_SIZE,
+                .off = rq->a[3], .len = rq->a[4],
+        };
+        struct file f;
+        int err;
 
-        switch (flags & MAP_TYPE) {
+        if (!m.len)
+                return identify(&m, FILE_SHARED, &f);
+        switch (m.flags & MAP_TYPE) {
         case MAP_PRIVATE:
-                err = files_map_private(fd, prot, flags, rq->a[3], rq->a[4], &id, &refused);
+                err = files_map_private(&m);
                 break;
         case MAP_SHARED:
         case MAP_SHARED_VALIDATE:
-                err = files_map_shared(t->vm, fd, prot, flags, rq->a[3], rq->a[4], &id, &gpa,
-                                       &refused);
+                err = files_map_shared(t->vm, &m);
                 break;
         default:
                 return -EINVAL;
         }
-        rq->out[0] = id | (uint64_t)(unsigned)refused << 32;
-        rq->out[1] = gpa;
-        return err;
+        if (err)
+                return err;
+        rq->out[0] = object_word(m.id, m.refused, __builtin_ctzll(m.unit / PAGE_SIZE));
+        rq->out[1] = m.gpa;
+        return 0;
 }
 
 int64_t files_exit_anon_shared(struct thread *t, struct exit_req *rq)

@@ -12,18 +12,17 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include "memory/arena.h"
 #include "vm/thread.h"
 
 /* Until this is called the loader may map private fds; afterwards they are EBADF, since the program
  * must not see them. */
 void files_program_starts(void);
 
-/* The registry without exits, for the loader and the tests.  0, or the errors of Linux's mmap;
- * refused: the PROT_* that a later mprotect must refuse, because the file does not allow them. */
-int files_map_private(int fd, int prot, int flags, uint64_t off, uint64_t len, uint32_t *id,
-                      int *refused);
-int files_map_shared(struct vm *vm, int fd, int prot, int flags, uint64_t off, uint64_t len,
-                     uint32_t *id, uint64_t *gpa, int *refused);
+/* The registry without exits, for the tests.  0, or the errors of Linux's mmap.  Sets m->unit, and
+ * rounds m->len up to it if the file is of huge pages. */
+int files_map_private(struct file_mapping *m);
+int files_map_shared(struct vm *vm, struct file_mapping *m);
 /* An attachment of a System V segment of size bytes, for so many pages of the arena.  An id, or
  * FILE_NONE: no memory. */
 uint32_t files_segment(int shmid, uint32_t key, uint64_t size, uint64_t pages);

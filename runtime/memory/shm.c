@@ -29,7 +29,7 @@ int64_t shm_exit_attach(struct thread *t, struct exit_req *rq)
                 return err;
         /* mprotect may do what the attachment allows: all but writing if it is attached for
          * reading. */
-        rq->out[0] = id | (uint64_t)(flags & SHM_RDONLY ? PROT_WRITE : 0) << 32;
+        rq->out[0] = object_word(id, flags & SHM_RDONLY ? PROT_WRITE : 0, 0);
         rq->out[1] = gpa;
         return (int64_t)(pages * PAGE_SIZE);
 }

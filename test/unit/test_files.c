@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
@@ -106,6 +107,31 @@ static int store(uint64_t gpa, const char *from, uint64_t len)
         return arena_copy(gpa, (void *)from, len, true);
 }
 
+static int map_private(int fd, int prot, int flags, uint64_t off, uint64_t len, uint32_t *id,
+                       int *refused)
+{
+        struct file_mapping m = {
+                .fd = fd, .prot = prot, .flags = flags, .off = off, .len = len
+        };
+        int err = files_map_private(&m);
+        *id = m.id;
+        *refused = m.refused;
+        return err;
+}
+
+static int map_shared(int fd, int prot, int flags, uint64_t off, uint64_t len, uint32_t *id,
+                      uint64_t *gpa, int *refused)
+{
+        struct file_mapping m = {
+                .fd = fd, .prot = prot, .flags = flags, .off = off, .len = len
+        };
+        int err = files_map_shared(NULL, &m);
+        *id = m.id;
+        *gpa = m.gpa;
+        *refused = m.refused;
+        return err;
+}
+
 static int64_t read_frames(uint32_t id, uint64_t off, uint32_t first, uint32_t n, int step)
 {
         uint32_t list[NFRAMES];
@@ -145,7 +171,7 @@ static void reading(void **state)
                 int fd = make_file(sizes[i]), refused;
                 uint32_t id;
                 assert_int_equal(
-                        files_map_private(fd, PROT_READ, MAP_PRIVATE, 0, 1 << 20, &id, &refused),
+                        map_private(fd, PROT_READ, MAP_PRIVATE, 0, 1 << 20, &id, &refused),
                         0);
                 assert_int_equal(refused, 0);
                 for (uint64_t off = 0; off <= sizes[i] + 8192; off += 4096) {
@@ -175,7 +201,7 @@ static void bad_requests(void **state)
         (void)state;
         int fd = make_file(8192), refused;
         uint32_t id, list[2000] = { 0 };
-        assert_int_equal(files_map_private(fd, PROT_READ, MAP_PRIVATE, 0, 8192, &id, &refused), 0);
+        assert_int_equal(map_private(fd, PROT_READ, MAP_PRIVATE, 0, 8192, &id, &refused), 0);
         assert_int_equal(files_read(id, 0, list, 0), -EINVAL);
         assert_int_equal(files_read(id, 0, list, 1025), -EINVAL);
         assert_int_equal(files_read(id, 1, list, 1), -EINVAL);
@@ -220,15 +246,15 @@ static void identity(void **state)
         int fd = make_file(8192), ro = reopen(fd, O_RDONLY), ro2 = reopen(fd, O_RDONLY),
             other = make_file(8192), refused;
         uint32_t a, b, c, d, e;
-        assert_int_equal(files_map_private(fd, PROT_READ, MAP_PRIVATE, 0, 4096, &a, &refused), 0);
-        assert_int_equal(files_map_private(fd, PROT_READ | PROT_WRITE, MAP_PRIVATE, 4096, 40960, &b,
+        assert_int_equal(map_private(fd, PROT_READ, MAP_PRIVATE, 0, 4096, &a, &refused), 0);
+        assert_int_equal(map_private(fd, PROT_READ | PROT_WRITE, MAP_PRIVATE, 4096, 40960, &b,
                                            &refused),
                          0);
-        assert_int_equal(files_map_private(ro, PROT_READ, MAP_PRIVATE, 0, 4096, &c, &refused), 0);
+        assert_int_equal(map_private(ro, PROT_READ, MAP_PRIVATE, 0, 4096, &c, &refused), 0);
         assert_int_equal(
-                files_map_private(ro2, PROT_READ | PROT_EXEC, MAP_PRIVATE, 0, 4096, &d, &refused),
+                map_private(ro2, PROT_READ | PROT_EXEC, MAP_PRIVATE, 0, 4096, &d, &refused),
                 0);
-        assert_int_equal(files_map_private(other, PROT_READ, MAP_PRIVATE, 0, 4096, &e, &refused),
+        assert_int_equal(map_private(other, PROT_READ, MAP_PRIVATE, 0, 4096, &e, &refused),
                          0);
         assert_int_equal(a, b);
         assert_int_not_equal(a, c);
@@ -293,7 +319,7 @@ static void errors(void **state)
                                         int flags = shared ? MAP_SHARED : MAP_PRIVATE, refused = 0,
                                             err, expect = 0;
                                         uint32_t id;
-                                        uint64_t gpa;
+                                        uint64_t gpa = 0;
                                         void *m = mmap(NULL, 4096, prots[i], flags, fds[f],
                                                        (off_t)offs[o]);
                                         if (m == MAP_FAILED)
@@ -301,11 +327,11 @@ static void errors(void **state)
                                         else
                                                 munmap(m, 4096);
                                         if (shared)
-                                                err = files_map_shared(NULL, fds[f], prots[i],
+                                                err = map_shared(fds[f], prots[i],
                                                                        flags, offs[o], 4096, &id,
                                                                        &gpa, &refused);
                                         else
-                                                err = files_map_private(fds[f], prots[i], flags,
+                                                err = map_private(fds[f], prots[i], flags,
                                                                         offs[o], 4096, &id,
                                                                         &refused);
                                         /* kern refuses an odd or overflowing offset itself. */
@@ -339,13 +365,13 @@ static void dev_zero(void **state)
         int fd = open("/dev/zero", O_RDWR), refused;
         uint32_t id;
         uint64_t gpa;
-        assert_int_equal(files_map_private(fd, PROT_READ, MAP_PRIVATE, 0, 1 << 20, &id, &refused),
+        assert_int_equal(map_private(fd, PROT_READ, MAP_PRIVATE, 0, 1 << 20, &id, &refused),
                          0);
         assert_int_equal(read_frames(id, 1 << 20, 0, 8, 1), 8);
         for (int i = 0; i < 8 * 4096; i++)
                 assert_int_equal(frame(0)[i], 0);
         assert_int_equal(files_ref(id, -1), 0);
-        assert_int_equal(files_map_shared(NULL, fd, PROT_READ | PROT_WRITE, MAP_SHARED, 0, 8192,
+        assert_int_equal(map_shared(fd, PROT_READ | PROT_WRITE, MAP_SHARED, 0, 8192,
                                           &id, &gpa, &refused),
                          0);
         assert_true(files_pages_left(id, 0) >= 2);
@@ -364,7 +390,7 @@ static void shared_files(void **state)
 
         /* Read-only for the program now, and writable later: the file allows it. */
         assert_int_equal(
-                files_map_shared(NULL, fd, PROT_READ, MAP_SHARED, 0, 4 * 4096, &id, &gpa, &refused),
+                map_shared(fd, PROT_READ, MAP_SHARED, 0, 4 * 4096, &id, &gpa, &refused),
                 0);
         assert_int_equal(refused & PROT_WRITE, 0);
         *(char *)arena_host(gpa + 4096) = 'Z';
@@ -373,7 +399,7 @@ static void shared_files(void **state)
         assert_int_equal(store(gpa + 4097, "hello", 5), 0);
         assert_memory_equal(arena_host(gpa + 4097), "hello", 5);
 
-        assert_int_equal(files_map_shared(NULL, ro, PROT_READ, MAP_SHARED, 4096, 4096, &id2, &gpa2,
+        assert_int_equal(map_shared(ro, PROT_READ, MAP_SHARED, 4096, 4096, &id2, &gpa2,
                                           &refused),
                          0);
         assert_int_equal(refused & PROT_WRITE, PROT_WRITE);
@@ -429,7 +455,7 @@ static void locks_survive(void **state)
         struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10 };
         assert_int_equal(fcntl(fd, F_SETLK, &lock), 0);
         assert_int_equal(
-                files_map_shared(NULL, fd, PROT_READ, MAP_SHARED, 0, 4096, &id, &gpa, &refused), 0);
+                map_shared(fd, PROT_READ, MAP_SHARED, 0, 4096, &id, &gpa, &refused), 0);
         assert_int_equal(arena_unmap(gpa, 4096, files_unmapped), 0);
         /* locks of open file descriptions see the process' own as foreign */
         int ofd = reopen(fd, O_RDWR);
@@ -494,7 +520,7 @@ static void mapped_again(void **state)
         int fd = make_file(5 * 4096), refused;
         uint32_t id;
         uint64_t gpa, used, backed;
-        assert_int_equal(files_map_shared(NULL, fd, PROT_READ | PROT_WRITE, MAP_SHARED, 4096,
+        assert_int_equal(map_shared(fd, PROT_READ | PROT_WRITE, MAP_SHARED, 4096,
                                           2 * 4096, &id, &gpa, &refused),
                          0);
         assert_false(would_be_dumped(arena_host(gpa)));
@@ -524,6 +550,134 @@ static void mapped_again(void **state)
         assert_int_equal(arena_unmap(again, 4 * 4096, files_unmapped), 0);
         assert_int_equal(files_live(), 0);
         close(fd);
+}
+
+/* --- files of huge pages --- */
+
+#define HUGE (2ul << 20)
+#define POOL "/sys/kernel/mm/hugepages/hugepages-2048kB"
+
+/* Changes how many huge pages the host reserves, under the lock of test/system/mappings.sh.  What
+ * it was, or -1. */
+static long set_pool(int by)
+{
+        static int lock = -1;
+        char text[24] = "";
+        int fd = open(POOL "/nr_hugepages", O_RDWR);
+        if (lock < 0 && (lock = open(POOL, O_RDONLY)) >= 0)
+                flock(lock, LOCK_EX);
+        if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+                return -1;
+        long was = atol(text);
+        int n = snprintf(text, sizeof(text), "%ld", was + by);
+        bool done = pwrite(fd, text, (size_t)n, 0) == n;
+        close(fd);
+        if (by < 0)
+                close(lock), lock = -1;
+        return done ? was : -1;
+}
+
+static uint64_t size_of(int fd)
+{
+        struct stat st;
+        assert_int_equal(fstat(fd, &st), 0);
+        return (uint64_t)st.st_size;
+}
+
+static int exit_map(int fd, uint64_t prot, int flags, uint64_t off, uint64_t len)
+{
+        struct exit_req *rq = &thread.v->exit;
+        rq->a[0] = (uint64_t)fd, rq->a[1] = prot, rq->a[2] = (uint64_t)flags, rq->a[3] = off;
+        rq->a[4] = len;
+        return (int)files_exit_map(&thread, rq);
+}
+
+/* What kern learns, and what it does not have to ask for. */
+static void huge_rules(int fd)
+{
+        int plain = make_file(4096);
+        const uint64_t *out = thread.v->exit.out;
+        assert_int_equal(exit_map(plain, 0, MAP_SHARED | MAP_HUGETLB, 0, 4096), -EINVAL);
+        assert_int_equal(exit_map(plain, 0, MAP_SHARED | MAP_HUGETLB, 0, 0), -EINVAL);
+        assert_int_equal(exit_map(plain, 0, MAP_SHARED, 0, 0), 0);
+        assert_int_equal(exit_map(fd, 0, MAP_SHARED | MAP_HUGETLB, 0, 0), 0);
+        assert_int_equal(exit_map(99, 0, MAP_SHARED | MAP_HUGETLB, 0, 0), -EBADF);
+        for (int flags = MAP_SHARED; flags <= MAP_PRIVATE; flags++) {
+                assert_int_equal(exit_map(fd, PROT_READ, flags, 4096, 4096), -EINVAL);
+                /* with MAP_FIXED at a page that is no huge one's */
+                assert_int_equal(exit_map(fd, 4096 | PROT_READ, flags, 0, 4096), -EINVAL);
+                assert_int_equal(exit_map(fd, HUGE | PROT_READ, flags | MAP_HUGETLB, 0, 1), 0);
+                assert_int_equal(object_order(out[0]), 9);
+                if (flags == MAP_PRIVATE)
+                        assert_int_equal(files_ref(object_id(out[0]), -1), 0);
+                else
+                        assert_int_equal(arena_unmap(out[1], HUGE, files_unmapped), 0);
+        }
+        assert_int_equal(size_of(fd), 0);
+        assert_int_equal(files_live(), 0);
+        close(plain);
+}
+
+/* The file grows to the end of what may be written, as natively, and no further. */
+static void huge_sizes(int fd)
+{
+        const uint64_t *out = thread.v->exit.out;
+        assert_int_equal(exit_map(fd, PROT_READ | PROT_WRITE, MAP_PRIVATE, 0, 4096), 0);
+        assert_int_equal(size_of(fd), HUGE);
+        uint32_t id = object_id(out[0]);
+        assert_int_equal(exit_map(fd, PROT_READ | PROT_WRITE, MAP_SHARED, HUGE, 4096), 0);
+        assert_int_equal(size_of(fd), 2 * HUGE);
+        assert_int_equal(object_refused(out[0]), 0);
+        uint64_t gpa = out[1];
+        assert_int_equal((gpa - arena_gpa_base()) % HUGE, 0);
+        strcpy((char *)arena_host(gpa) + HUGE - 4096, "last");
+        assert_int_equal(read_frames(id, 2 * HUGE - 8192, 0, 4, 1), 2);
+        assert_string_equal(frame(1), "last");
+        assert_int_equal(files_ref(id, -1), 0);
+        assert_int_equal(arena_unmap(gpa, HUGE, files_unmapped), 0);
+        assert_int_equal(files_live(), 0);
+}
+
+/* A mapping of one byte takes 2 MiB, and lies over no other object. */
+static void huge_neighbours(int fd)
+{
+        struct exit_req a = { .a = { 4096 } }, b = a;
+        uint64_t used, backed;
+        assert_int_equal(files_exit_anon_shared(&thread, &a) | files_exit_anon_shared(&thread, &b),
+                         0);
+        strcpy(arena_host(b.out[1]), "here");
+        assert_int_equal(arena_unmap(a.out[1], 4096, files_unmapped), 0);
+        assert_int_equal(exit_map(fd, PROT_READ, MAP_SHARED, 0, 1), 0);
+        assert_string_equal(arena_host(b.out[1]), "here");
+        arena_usage(&used, &backed);
+        assert_int_equal(used, HUGE + 4096);
+        assert_int_equal(arena_unmap(thread.v->exit.out[1], HUGE, files_unmapped), 0);
+        assert_int_equal(arena_unmap(b.out[1], 4096, files_unmapped), 0);
+        assert_int_equal(files_live(), 0);
+}
+
+static void huge_files(void **state)
+{
+        (void)state;
+        if (set_pool(4) < 0) {
+                print_message("# no huge pages can be reserved\n");
+                skip();
+        }
+        int fd = memfd_create("test_files", MFD_HUGETLB | MFD_CLOEXEC);
+        void *p = mmap(NULL, 4 * HUGE, PROT_READ, MAP_SHARED, fd, 0);
+        bool enough = p != MAP_FAILED;
+        if (enough) {
+                munmap(p, 4 * HUGE);
+                huge_rules(fd);
+                huge_sizes(fd);
+                huge_neighbours(fd);
+        }
+        close(fd);
+        set_pool(-4);
+        if (!enough) {
+                print_message("# this machine has no memory for huge pages\n");
+                skip();
+        }
 }
 
 static unsigned attachments(int shmid)
@@ -589,6 +743,21 @@ static uint32_t rnd(uint32_t n)
         return (uint32_t)((seed >> 11) % n);
 }
 
+/* So many bytes of memory at a multiple of unit, as a mapping of huge pages claims them. */
+static int64_t map_aligned(uint64_t len, uint64_t unit, struct exit_req *rq)
+{
+        struct file_mapping m = {
+                .fd = -1, .flags = MAP_SHARED | MAP_ANONYMOUS, .len = len, .unit = unit
+        };
+        uint32_t id = files_segment(1, 1, len, len / PAGE_SIZE);
+        int err = arena_map_fd(NULL, id, &m);
+        if (err)
+                files_unmapped(id, len / PAGE_SIZE);
+        rq->out[0] = id;
+        rq->out[1] = m.gpa;
+        return err;
+}
+
 static void allocator(void **state)
 {
         static struct { uint64_t at, n; uint32_t id; } live[256];
@@ -600,20 +769,22 @@ static void allocator(void **state)
 
         for (unsigned step = 0; step < STEPS; step++) {
                 if (count < 256 && rnd(2)) {
-                        uint64_t n = rnd(20) ? 1 + rnd(64) : 1 + rnd(MODEL_PAGES / 4), free_run = 0,
-                                 longest = 0;
+                        uint64_t n = rnd(20) ? 1 + rnd(64) : 1 + rnd(MODEL_PAGES / 4);
+                        uint64_t unit = rnd(4) ? 1 : 512, from = 0;
+                        n = unit > 1 ? (n + unit - 1) / unit * unit : n;
                         struct exit_req rq = { .a = { n * PAGE_SIZE } };
-                        int64_t err = files_exit_anon_shared(&thread, &rq);
+                        int64_t err = unit > 1 ? map_aligned(n * PAGE_SIZE, HUGE, &rq)
+                                               : files_exit_anon_shared(&thread, &rq);
                         if (err) {                      /* only when it really does not fit */
                                 assert_int_equal(err, -ENOMEM);
                                 for (uint64_t i = 0; i < MODEL_PAGES; i++) {
-                                        free_run = model[i] ? 0 : free_run + 1;
-                                        longest = free_run > longest ? free_run : longest;
+                                        from = model[i] ? i + 1 : from;
+                                        assert_true((from + unit - 1) / unit * unit + n > i + 1);
                                 }
-                                assert_true(longest < n);
                                 continue;
                         }
                         uint64_t at = (rq.out[1] - arena_gpa_base()) / PAGE_SIZE;
+                        assert_int_equal(at % unit, 0);
                         assert_true(at + n <= MODEL_PAGES && (at + n) * PAGE_SIZE <= slots_end);
                         for (uint64_t i = at; i < at + n; i++) {
                                 assert_int_equal(model[i], 0);
@@ -688,6 +859,7 @@ int main(void)
                 cmocka_unit_test(identity), cmocka_unit_test(errors), cmocka_unit_test(dev_zero),
                 cmocka_unit_test(shared_files), cmocka_unit_test(locks_survive),
                 cmocka_unit_test(anonymous), cmocka_unit_test(mapped_again),
+                cmocka_unit_test(huge_files),
                 cmocka_unit_test(segments), cmocka_unit_test(allocator),
         };
         return cmocka_run_group_tests_name("files", tests, NULL, NULL);

@@ -161,21 +161,27 @@ static int64_t map_object(bool shared, uint64_t len)
         return 0;
 }
 
-static int64_t file_map(int fd, uint64_t prot, uint64_t flags, uint64_t len)
+/* prot: with the address of MAP_FIXED. */
+static int64_t file_map(int fd, uint64_t prot, uint64_t flags, uint64_t off, uint64_t len)
 {
-        bool shared = (flags & MAP_TYPE) != MAP_PRIVATE;
-        CHECK(!locked);
-        if (fd != FD_RW && fd != FD_RO)
+        bool shared = (flags & MAP_TYPE) != MAP_PRIVATE, huge = fd == FD_HUGE;
+        uint64_t rest = huge ? HUGE_PAGES * PAGE_SIZE - 1 : PAGE_SIZE - 1;
+        CHECK(!locked && (len == 0 || (flags & MAP_FIXED) || !(prot & PAGE_MASK)));
+        if (fd != FD_RW && fd != FD_RO && !huge)
                 return -EBADF;
+        if (((flags & MAP_HUGETLB) && !huge) || ((off | (prot & PAGE_MASK)) & rest))
+                return -EINVAL;
         if (shared && (prot & PROT_WRITE) && fd == FD_RO)
                 return -EACCES;
+        if (!len)
+                return 0;
         refs[fd] += !shared;
-        vcpu_self.exit.out[0] =
-                (uint64_t)fd | (uint64_t)(shared && fd == FD_RO ? PROT_WRITE : 0) << 32;
-        return map_object(shared, len);
+        vcpu_self.exit.out[0] = object_word((uint32_t)fd, shared && fd == FD_RO ? PROT_WRITE : 0,
+                                            huge ? HUGE_ORDER : 0);
+        return map_object(shared, (len + rest) & ~rest);
 }
 
-/* What is mapped once more is mapped. */
+/* What is mapped once more is mapped.  Linux refuses it for huge pages. */
 static int64_t shared_again(uint64_t file, uint64_t gpa, uint64_t len)
 {
         CHECK(locked && len && gpa && !page_off(gpa) && arena[gpa / PAGE_SIZE - 1]);
@@ -189,7 +195,7 @@ static int64_t shm_attach(uint64_t shmid, uint64_t flags)
         CHECK(!locked);
         if (shmid != SHMID)
                 return -EINVAL;
-        vcpu_self.exit.out[0] = FD_SEGMENT | (uint64_t)(flags & 010000 ? PROT_WRITE : 0) << 32;
+        vcpu_self.exit.out[0] = object_word(FD_SEGMENT, flags & 010000 ? PROT_WRITE : 0, 0);
         map_object(true, SEGMENT_PAGES * PAGE_SIZE);
         return SEGMENT_PAGES * PAGE_SIZE;
 }
@@ -208,11 +214,10 @@ static int64_t shared_unmap(uint64_t gpa, uint64_t len)
 
 int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4)
 {
-        (void)a3;
         check_even();
         switch (op) {
         case EXIT_FILE_MAP:
-                return file_map((int)a0, a1, a2, a4);
+                return file_map((int)a0, a1, a2, a3, a4);
         case EXIT_ANON_SHARED:
                 vcpu_self.exit.out[0] = ANON_SHARED;
                 return map_object(true, a0);

@@ -45,8 +45,9 @@
 #define ENV_TSAN 0
 #endif
 
-/* fds the fake host knows; file id = fd. */
-enum { FD_RW = 5, FD_RO = 6, FD_LAST };
+/* fds the fake host knows; file id = fd.  FD_HUGE has pages of HUGE_PAGES pages. */
+enum { FD_RW = 5, FD_RO = 6, FD_HUGE = 8, FD_LAST };
+enum { HUGE_ORDER = 2, HUGE_PAGES = 1 << HUGE_ORDER };
 /* Other file ids: of anonymous shared memory, and of the segment it knows. */
 enum { ANON_SHARED = 100, FD_SEGMENT };
 enum { SHMID = 7, SEGMENT_PAGES = 6 };

@@ -14,6 +14,14 @@ struct page { bool mapped, there, charged; struct vma v; uint64_t tag; };
 static struct page model[N];
 static uint64_t model_brk;
 
+/* Does a huge page lie across the border before page i? */
+static bool cuts(int i)
+{
+        return i < N && i % HUGE_PAGES && model[i].mapped && model[i].v.order;
+}
+
+static int whole(int pages) { return (pages + HUGE_PAGES - 1) & ~(HUGE_PAGES - 1); }
+
 static bool alike(const struct page *a, const struct page *b)   /* neighbours of one VMA? */
 {
         return a->mapped && b->mapped && a->v.prot == b->v.prot && a->v.flags == b->v.flags &&
@@ -91,6 +99,7 @@ static void compare(void)
                         continue;
                 }
                 v = vma_part(v, ENV_ADDR(i), ENV_ADDR(i + 1));
+                CHECK(v.order == m->v.order);
                 if (v.prot != m->v.prot || v.flags != m->v.flags || v.file != m->v.file)
                         fprintf(stderr, "page %d: prot %x flags %x file %u, expected %x %x %u\n", i,
                                 v.prot, v.flags, v.file, m->v.prot, m->v.flags, m->v.file);
@@ -144,19 +153,31 @@ static void op_mmap(void)
         uint64_t off = env_random(16) * PAGE_SIZE;
         bool fixed = env_random(4);
         if (env_random(2))
-                fd = env_random(2) ? FD_RW : FD_RO;
+                fd = (int[]){ FD_RW, FD_RO, FD_HUGE, FD_HUGE }[env_random(4)];
         else
                 flags |= MAP_ANONYMOUS;
+        int align = fd == FD_HUGE ? HUGE_PAGES : 1;
+        if (align > 1 && env_random(4))
+                i -= i % align, off -= off % (align * PAGE_SIZE), flags |= MAP_HUGETLB;
         if (env_random(3) == 0)
                 flags |= MAP_NORESERVE;
         if (env_random(20) == 0)
                 flags |= MAP_POPULATE;
+        if (align > 1 && !fixed)
+                i -= i % align;         /* the hint is rounded, up */
         long r = call_mmap(ENV_ADDR(i), (uint64_t)len * PAGE_SIZE, prot,
                            flags | (fixed ? MAP_FIXED : 0), fd, off);
+        if (i % align || page_count(off) % (unsigned)align) {
+                CHECK(r == -EINVAL);
+                return;
+        }
+        if (align > 1)
+                len = whole(len);
 
         struct vma v = { .prot = prot,
                          .flags = flags & (MAP_PRIVATE | MAP_SHARED | MAP_NORESERVE) };
         v.file = fd >= 0 ? (uint32_t)fd : flags & MAP_SHARED ? ANON_SHARED : FILE_NONE;
+        v.order = align > 1 ? HUGE_ORDER : 0;
         v.flags |= payment(&v);
         if (fd == FD_RO && (flags & MAP_SHARED)) {
                 v.flags |= VMA_DENY(PROT_WRITE);
@@ -170,7 +191,12 @@ static void op_mmap(void)
                 while (run < len && !model[i + run].mapped)
                         run++;
                 if (run < len)
-                        i = highest_room(len);
+                        i = highest_room(len + align - 1);
+                i = i < 0 ? i : (i + align - 1) / align * align;
+        }
+        if (fixed && (cuts(i) || cuts(i + len))) {
+                CHECK(r == -EINVAL);
+                return;
         }
         if (i >= 0 && fixed)
                 unmap(i, i + len);
@@ -198,8 +224,10 @@ static void op_mmap(void)
 static void op_munmap(void)
 {
         int len, i = some_range(&len);
-        CHECK(CALL(munmap, ENV_ADDR(i), (uint64_t)len * PAGE_SIZE - env_random(PAGE_SIZE)) == 0);
-        unmap(i, i + len);
+        long want = cuts(i) || cuts(i + len) ? -EINVAL : 0;
+        CHECK(CALL(munmap, ENV_ADDR(i), (uint64_t)len * PAGE_SIZE - env_random(PAGE_SIZE)) == want);
+        if (!want)
+                unmap(i, i + len);
 }
 
 static long protect_piece(int from, int to, uint32_t prot)
@@ -213,6 +241,8 @@ static long protect_piece(int from, int to, uint32_t prot)
                 pay = payment(&v);
         if (pay == VMA_CHARGED && was != pay && !afford((uint64_t)(to - from)))
                 return -ENOMEM;
+        if (model[from].v.prot != prot && (cuts(from) || cuts(to)))
+                return -EINVAL;
         for (int i = from; i < to; i++) {
                 model[i].v.prot = prot;
                 model[i].v.flags = (v.flags & ~(VMA_CHARGED | VMA_TOUCH)) | pay;
@@ -235,6 +265,23 @@ static void op_mprotect(void)
         CHECK(r == want);
 }
 
+/* What advice says to [from, to), which lies in one mapping of huge pages.  *end: up to where
+ * MADV_DONTNEED drops pages. */
+static long advise_huge(int from, int to, int advice, int *end)
+{
+        uint32_t flags = model[from].v.flags, now = flags;
+        *end = to - to % HUGE_PAGES;
+        if (advice == MADV_DONTNEED)
+                return cuts(from) ? -EINVAL : 0;
+        if (advice == MADV_COLD)
+                return -EINVAL;
+        if (advice == MADV_DONTFORK)
+                now |= VMA_DONTFORK;
+        if (advice == MADV_DOFORK)
+                now &= ~VMA_DONTFORK;
+        return now != flags && (cuts(from) || cuts(to)) ? -EINVAL : 0;
+}
+
 static void op_madvise(void)
 {
         static const int some[] = { MADV_DONTNEED, MADV_DONTNEED,   MADV_FREE,       MADV_DONTFORK,
@@ -242,8 +289,15 @@ static void op_madvise(void)
         int len, i = some_range(&len), end = i + len, advice = some[env_random(8)];
         long r = CALL(madvise, ENV_ADDR(i), (uint64_t)len * PAGE_SIZE, (uint64_t)advice), err = 0,
              hole = 0;
-        for (; i < end && !err; i++) {
+        for (int stop = 0, dropped = N; i < end && !err; i++) {
                 struct page *m = &model[i];
+                if (i >= stop) {
+                        dropped = stop = vma_end_of(i) < end ? vma_end_of(i) : end;
+                        if (m->mapped && m->v.order)
+                                err = advise_huge(i, stop, advice, &dropped);
+                }
+                if (err)
+                        break;
                 bool anonymous = !m->v.file && (m->v.flags & MAP_PRIVATE),
                      locked = m->v.flags & VMA_LOCKED;
                 if (!m->mapped) {
@@ -254,7 +308,7 @@ static void op_madvise(void)
                         err = locked ? -EINVAL : 0;
                 if ((advice == MADV_FREE || advice == MADV_WIPEONFORK) && !anonymous)
                         err = -EINVAL;
-                if (!err && (advice == MADV_DONTNEED || advice == MADV_FREE))
+                if (!err && (advice == MADV_DONTNEED || advice == MADV_FREE) && i < dropped)
                         drop(i);
                 if (!err && advice == MADV_DONTFORK)
                         m->v.flags |= VMA_DONTFORK;
@@ -289,8 +343,9 @@ static void op_lock(void)
                 return;
         }
         for (; i < end && model[i].mapped; i++)
-                model[i].v.flags =
-                        lock ? model[i].v.flags | VMA_LOCKED : model[i].v.flags & ~VMA_LOCKED;
+                if (!model[i].v.order)
+                        model[i].v.flags = lock ? model[i].v.flags | VMA_LOCKED
+                                                : model[i].v.flags & ~VMA_LOCKED;
         CHECK(r == (i < end ? -ENOMEM : 0));
         for (int k = 0; k < N; k++)
                 CHECK(!env_page[k].there || (model[k].v.flags & MAP_SHARED) ||
@@ -347,12 +402,23 @@ static void op_mremap(void)
                 CHECK(r == -EINVAL);
                 return;
         }
+        if (model[i].v.order) {
+                n = whole(n), m = whole(m);
+                if (i % HUGE_PAGES || to % HUGE_PAGES || m > n || keep) {
+                        CHECK(r == -EINVAL);
+                        return;
+                }
+        }
         if (fixed) {
-                if (i + n > to && to + m > i) {
+                if ((i + n > to && to + m > i) || cuts(to) || cuts(to + m)) {
                         CHECK(r == -EINVAL);
                         return;
                 }
                 unmap(to, to + m);
+        }
+        if (n > m && (cuts(i + m) || cuts(i + n))) {
+                CHECK(r == -EINVAL);
+                return;
         }
         if (n > m || (!fixed && n == m)) {
                 unmap(i + m, i + n > N ? N : i + n);
@@ -430,8 +496,8 @@ static void op_brk(void)
         int from = (int)page_count(page_align(model_brk) - ENV_BASE),
             to = (int)page_count(page_align(want) - ENV_BASE);
         uint64_t r = (uint64_t)CALL(brk, want);
-        bool ok = true;
-        if (to < from)
+        bool ok = to >= from || !(cuts(to) || cuts(from));
+        if (to < from && ok)
                 unmap(to, from);
         for (int i = from; to > from && i < to + 1; i++)
                 ok &= !model[i].mapped;
