@@ -120,8 +120,10 @@ enum exit_op {
         EXIT_FILE_REF,
         /* Gives an arena range back.  a[0] guest-physical address, a[1] length. */
         EXIT_SHARED_UNMAP,
-        /* a[0] file id, a[1] offset in bytes.  ret: number of pages from there up to the end of the
-         * object. */
+        /* The program touches a page of a shared mapping.  a[0] file id, a[1] the page's offset in
+         * bytes, a[2] its guest-physical address, with bit 0 if it is to be written.  ret: number
+         * of pages from there on that may be mapped, at most up to the end of the object; 0: the
+         * touch is SIGBUS. */
         EXIT_SHARED_CHECK,
         /* Copies between the arena and kern.  a[0] guest-physical address, a[1] address in the
          * window, a[2] length, a[3] 1: into the arena, 0: out of it. */

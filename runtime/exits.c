@@ -73,32 +73,55 @@ static int64_t forward(struct thread *t)
         return nr;
 }
 
-/*
- * KVM_RUN met a page of the arena that has no memory: a shared file may have been truncated.  kern
- * then drops the entries past its end, so that the program's next touch faults and kern can report
- * the address.  If no entry was dropped, another thread's check may have dropped it, or the file
- * may have grown again: the program continues, unless it makes no progress.
- */
-#define ARENA_CHECKS 16
-static void arena_check(struct thread *t)
+/* Has kern drop the entries that lead behind the end of a shared object; all: to any of its pages.
+ * Returns how many it dropped. */
+static int64_t cut_shared(struct thread *t, bool all)
 {
         int64_t dropped = 0;
 
         for (uint32_t id = files_next_shared(FILE_NONE); id != FILE_NONE;
              id = files_next_shared(id)) {
-                int64_t left = files_pages_left(id, 0);
+                int64_t left = all ? 0 : files_pages_left(id, 0);
                 int64_t n =
                         thread_upcall(t, UPCALL_OBJECT_CUT, id, left > 0 ? (uint64_t)left : 0, 0);
                 dropped += n > 0 ? n : 0;
         }
-        if (dropped > 0 || t->stuck_at != t->v->regs.rip) {
+        return dropped;
+}
+
+static int64_t now_ms(void)
+{
+        struct timespec now;
+
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return now.tv_sec * 1000ll + now.tv_nsec / 1000000;
+}
+
+/*
+ * KVM_RUN met a page of the arena that has no memory, and does not say which.  Either a shared file
+ * was cut short: kern drops the entries past its end, so that the program's next touch faults and
+ * kern can report the address.  Or there is no memory for the page: kern drops all entries, and
+ * from now on each page is looked at before it is mapped (arena_distrust()).  Either way the
+ * program's touch is repeated: it may succeed, because the file has grown again.
+ *
+ * If KVM cannot reach memory that is no object's, nothing of this helps.
+ */
+#define STUCK_MOST_MS 5000
+static void arena_check(struct thread *t)
+{
+        int64_t now = now_ms();
+
+        if (cut_shared(t, false) > 0 || !t->stuck_since || t->stuck_at != t->v->regs.rip) {
                 t->stuck_at = t->v->regs.rip;
-                t->stuck_times = 0;
-        } else if (++t->stuck_times == ARENA_CHECKS) {
+                t->stuck_since = now;
+        } else if (now - t->stuck_since > STUCK_MOST_MS) {
                 vcpu_dump(t);
                 die_(EXIT_VMRUN_FAILED,
-                     "KVM cannot reach some guest memory (EFAULT), and no shared file was cut "
-                     "short: is the host out of memory, or the file system of a mapped file full?");
+                     "KVM cannot reach some guest memory (EFAULT), and it belongs to no shared "
+                     "file: is the host out of memory?");
+        } else {
+                arena_distrust();
+                cut_shared(t, true);
         }
 }
 
@@ -141,9 +164,10 @@ int64_t exit_serve(struct thread *t)
 
         switch (rq->op) {
         case EXIT_SYSCALL:
-                t->stuck_times = 0;
+                t->stuck_since = 0;
                 return forward(t);
         case EXIT_SIGNAL:
+                t->stuck_since = 0;
                 signals_fault(t, (int)rq->a[0], (int)rq->a[1], rq->a[2], (int)rq->a[3]);
                 return 0;
         case EXIT_BUG:            bug(t, rq);
@@ -166,9 +190,7 @@ int64_t exit_serve(struct thread *t)
                         replay_file_goes((uint32_t)rq->a[0]);
                 return files_exit_ref(t, rq);
         case EXIT_SHARED_UNMAP:   return files_exit_unmap(t, rq);
-        case EXIT_SHARED_CHECK:
-                t->stuck_times = 0;
-                return files_exit_shared_check(t, rq);
+        case EXIT_SHARED_CHECK:   return files_exit_shared_check(t, rq);
         case EXIT_MSYNC:          return arena_exit_msync(t, rq);
         case EXIT_MINCORE:        return files_exit_mincore(t, rq);
         case EXIT_FILE_MAPPED:

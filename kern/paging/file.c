@@ -146,8 +146,9 @@ enum outcome file_fill(struct fault *f)
 
 enum outcome shared_map(struct fault *f)
 {
-        uint64_t off = f->vma.off + (f->addr - f->vma.start);
-        int64_t left = vmexit(EXIT_SHARED_CHECK, f->vma.file, off, 0);
+        uint64_t at = f->addr - f->vma.start;
+        int64_t left = vmexit(EXIT_SHARED_CHECK, f->vma.file, f->vma.off + at,
+                              (f->vma.gpa + at) | !!(f->error & PF_WRITE));
 
         pt_publish(f->addr);
         /* As above: otherwise the answer is about another mapping. */

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
@@ -345,6 +346,27 @@ int arena_unmap(uint64_t gpa, uint64_t len, arena_gone_fn *gone)
 int arena_forked(struct vm *vm)
 {
         return backed ? vm_add_memory(vm, arena_gpa_base(), (void *)ARENA, backed) : 0;
+}
+
+/* Relaxed: a thread that does not see it yet maps pages without a look, and KVM meets them
+ * again. */
+static _Atomic bool distrusted;
+
+void arena_distrust(void)
+{
+        atomic_store_explicit(&distrusted, true, memory_order_relaxed);
+}
+
+int64_t arena_there(uint64_t gpa, bool write, int64_t left)
+{
+        void *at = arena_host(gpa);
+
+        if (left <= 0 || !at || !atomic_load_explicit(&distrusted, memory_order_relaxed))
+                return left;
+        if (madvise(at, PAGE_SIZE, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0)
+                return 1;
+        /* EINVAL: before Linux 5.14 */
+        return errno != EFAULT && errno != ENOMEM && errno != EHWPOISON;
 }
 
 void arena_usage(uint64_t *used, uint64_t *backed_bytes)

@@ -51,6 +51,14 @@ typedef void arena_gone_fn(uint32_t owner, uint64_t pages);
  * changed, if part of it is not in use. */
 int arena_unmap(uint64_t gpa, uint64_t len, arena_gone_fn *gone);
 
+/* KVM met a page in the arena that has no memory, and no end of its object explains it: the pool of
+ * huge pages is empty, a file system full.  From now on arena_there() looks at each page. */
+void arena_distrust(void);
+/* How many of the `left` pages of the object from gpa on may be mapped, when the program touches
+ * the first: all; but after arena_distrust() only the first, which gets its memory now, or 0 if
+ * there is none. */
+int64_t arena_there(uint64_t gpa, bool write, int64_t left);
+
 /* In a forked child, where all mappings are as in the parent: adds them to its new VM.  0 or
  * -errno. */
 int arena_forked(struct vm *vm);

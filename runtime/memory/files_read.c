@@ -139,7 +139,10 @@ int64_t files_exit_read(struct thread *t, struct exit_req *rq)
 int64_t files_exit_shared_check(struct thread *t, struct exit_req *rq)
 {
         (void)t;
-        return rq->a[0] > UINT32_MAX ? -EBADF : files_pages_left((uint32_t)rq->a[0], rq->a[1]);
+        if (rq->a[0] > UINT32_MAX)
+                return -EBADF;
+        return arena_there(rq->a[2] & ~1ull, rq->a[2] & 1,
+                           files_pages_left((uint32_t)rq->a[0], rq->a[1]));
 }
 
 /* Asks the host kernel about a mapping like the program's.  No page of it is touched, so this makes

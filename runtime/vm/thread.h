@@ -75,8 +75,9 @@ struct thread {
                 int64_t cpu_ns;         /* this thread's processor time at the first kick */
         } soft;
         uint64_t stuck_at;              /* RIP at the last arena_fault */
-        /* arena faults there in a row that no truncated file explained */
-        unsigned stuck_times;
+        /* since when there are only arena faults there, that no truncated file explains, in ms by
+         * CLOCK_MONOTONIC; 0: a system call or a signal came since */
+        int64_t stuck_since;
         bool running;               /* inside KVM_RUN */
         struct {                    /* watch.c */
                 uint64_t seen_ms;   /* the last look, by CLOCK_MONOTONIC; 0: there is no watch */

@@ -842,6 +842,31 @@ static void allocator(void **state)
         assert_int_equal(files_live(), 0);
 }
 
+/* Once KVM has met a page without memory, each page is looked at before it is mapped.  (For ever:
+ * this test is the last.) */
+static void distrust(void **state)
+{
+        (void)state;
+        int fd = make_file(2 * 4096), refused;
+        uint32_t id;
+        uint64_t gpa;
+        assert_int_equal(map_shared(fd, PROT_READ | PROT_WRITE, MAP_SHARED, 0, 4 * 4096, &id, &gpa,
+                                    &refused),
+                         0);
+        assert_int_equal(arena_there(gpa, true, 4), 4);
+        arena_distrust();
+        assert_int_equal(arena_there(gpa, false, 2), 1);
+        assert_int_equal(arena_there(gpa + 4096, true, 1), 1);
+        assert_int_equal(arena_there(gpa + 4096, true, 0), 0);
+        assert_int_equal(arena_there(gpa, true, -EBADF), -EBADF);
+        assert_int_equal(arena_there(gpa + 8192, false, 2), 0);
+        assert_int_equal(arena_there(gpa + 8192, true, 2), 0);
+        struct exit_req rq = { .a = { id, 0, gpa | 1 } };
+        assert_int_equal(files_exit_shared_check(&thread, &rq), 1);
+        assert_int_equal(arena_unmap(gpa, 4 * 4096, files_unmapped), 0);
+        close(fd);
+}
+
 int main(void)
 {
         void *ram = mmap((void *)WINDOW, FRAMES_OFF + NFRAMES * 4096, PROT_READ | PROT_WRITE,
@@ -860,7 +885,7 @@ int main(void)
                 cmocka_unit_test(shared_files), cmocka_unit_test(locks_survive),
                 cmocka_unit_test(anonymous), cmocka_unit_test(mapped_again),
                 cmocka_unit_test(huge_files),
-                cmocka_unit_test(segments), cmocka_unit_test(allocator),
+                cmocka_unit_test(segments), cmocka_unit_test(allocator), cmocka_unit_test(distrust),
         };
         return cmocka_run_group_tests_name("files", tests, NULL, NULL);
 }
