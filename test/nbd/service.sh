@@ -109,10 +109,13 @@ refused_settings() {
     refused "a mode that is none" "not the mode of a socket" --listen "$here" --socket-mode rw
     refused "a token file that is empty" "its first line is the token" --listen "$here" \
         --token-file /dev/null
-    # More huge pages than there are.
-    local free=$(($(cat /sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages) + 1))
+    # More huge pages than there are; the lock is that of test/system/mappings.sh.
+    local pool=/sys/kernel/mm/hugepages/hugepages-2048kB free
+    exec {pool_lock}<$pool && flock "$pool_lock"
+    free=$(($(cat $pool/free_hugepages) + 1))
     refused "huge pages of 2M that are not there" "sysctl vm.nr_hugepages=" --listen "$here" \
         --hugepages 2M --size $((free * 2))M
+    exec {pool_lock}<&-
     if [ -d /sys/kernel/mm/hugepages/hugepages-1048576kB ] &&
         [ "$(awk '/MemTotal/ { print $2 }' /proc/meminfo)" -gt 1100000 ]; then
         refused "huge pages of 1G that are not there" "hugepagesz=1G hugepages=" \
