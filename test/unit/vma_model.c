@@ -9,10 +9,11 @@
 #define BRK_PAGE 100                    /* where the heap starts */
 #define SPECIAL (VMA_DENY(PROT_ALL) | VMA_DONTFORK | VMA_WIPEONFORK | VMA_LOCKED | VMA_HEAP)
 
-/* v: as if it were a VMA of one page */
-struct page { bool mapped, there, charged; struct vma v; uint64_t tag; };
+/* v: as if it were a VMA of one page; piece: which VMA, where those alike are not merged */
+struct page { bool mapped, there, charged; struct vma v; uint64_t tag; int piece; };
 static struct page model[N];
 static uint64_t model_brk;
+static int pieces;
 
 /* Does a huge page lie across the border before page i? */
 static bool cuts(int i)
@@ -25,7 +26,7 @@ static int whole(int pages) { return (pages + HUGE_PAGES - 1) & ~(HUGE_PAGES - 1
 static bool alike(const struct page *a, const struct page *b)   /* neighbours of one VMA? */
 {
         return a->mapped && b->mapped && a->v.prot == b->v.prot && a->v.flags == b->v.flags &&
-               a->v.file == b->v.file &&
+               a->v.file == b->v.file && a->piece == b->piece &&
                (a->v.file == FILE_NONE || a->v.off + PAGE_SIZE == b->v.off) &&
                (!(a->v.flags & MAP_SHARED) || a->v.gpa + PAGE_SIZE == b->v.gpa);
 }
@@ -36,6 +37,21 @@ static int vma_end_of(int i)
                 ;
         return i;
 }
+
+/* mm_isolate(): VMAs of huge pages stay split. */
+static bool split(int i)
+{
+        if (cuts(i))
+                return false;
+        if (i > 0 && i < N && model[i].piece && model[i].piece == model[i - 1].piece) {
+                pieces++;
+                for (int k = i, end = vma_end_of(i); k < end; k++)
+                        model[k].piece = pieces;
+        }
+        return true;
+}
+
+static bool isolate(int from, int to) { return split(from) && split(to); }
 
 static uint64_t count_charged(void)
 {
@@ -194,7 +210,7 @@ static void op_mmap(void)
                         i = highest_room(len + align - 1);
                 i = i < 0 ? i : (i + align - 1) / align * align;
         }
-        if (fixed && (cuts(i) || cuts(i + len))) {
+        if (fixed && !isolate(i, i + len)) {
                 CHECK(r == -EINVAL);
                 return;
         }
@@ -214,17 +230,19 @@ static void op_mmap(void)
         struct vma got;
         CHECK(mm_lookup((uint64_t)r, &got) == 0);
         got = vma_part(got, (uint64_t)r, ENV_END);
+        pieces++;
         for (int k = i; k < i + len; k++) {
                 model[k] = (struct page){ .mapped = true, .v = v };
                 model[k].v.off = (fd >= 0 ? off : 0) + (uint64_t)(k - i) * PAGE_SIZE;
                 model[k].v.gpa = got.gpa + (uint64_t)(k - i) * PAGE_SIZE;
+                model[k].piece = v.order ? pieces : 0;
         }
 }
 
 static void op_munmap(void)
 {
         int len, i = some_range(&len);
-        long want = cuts(i) || cuts(i + len) ? -EINVAL : 0;
+        long want = isolate(i, i + len) ? 0 : -EINVAL;
         CHECK(CALL(munmap, ENV_ADDR(i), (uint64_t)len * PAGE_SIZE - env_random(PAGE_SIZE)) == want);
         if (!want)
                 unmap(i, i + len);
@@ -241,7 +259,7 @@ static long protect_piece(int from, int to, uint32_t prot)
                 pay = payment(&v);
         if (pay == VMA_CHARGED && was != pay && !afford((uint64_t)(to - from)))
                 return -ENOMEM;
-        if (model[from].v.prot != prot && (cuts(from) || cuts(to)))
+        if (model[from].v.prot != prot && !isolate(from, to))
                 return -EINVAL;
         for (int i = from; i < to; i++) {
                 model[i].v.prot = prot;
@@ -279,7 +297,7 @@ static long advise_huge(int from, int to, int advice, int *end)
                 now |= VMA_DONTFORK;
         if (advice == MADV_DOFORK)
                 now &= ~VMA_DONTFORK;
-        return now != flags && (cuts(from) || cuts(to)) ? -EINVAL : 0;
+        return now != flags && !isolate(from, to) ? -EINVAL : 0;
 }
 
 static void op_madvise(void)
@@ -410,13 +428,13 @@ static void op_mremap(void)
                 }
         }
         if (fixed) {
-                if ((i + n > to && to + m > i) || cuts(to) || cuts(to + m)) {
+                if ((i + n > to && to + m > i) || !isolate(to, to + m)) {
                         CHECK(r == -EINVAL);
                         return;
                 }
                 unmap(to, to + m);
         }
-        if (n > m && (cuts(i + m) || cuts(i + n))) {
+        if (n > m && !isolate(i + m, i + n)) {
                 CHECK(r == -EINVAL);
                 return;
         }
@@ -463,6 +481,8 @@ static void op_mremap(void)
                 CHECK(r == -ENOMEM);
                 return;
         }
+        if (at != i)
+                isolate(i, i + n);
         if (r == -ENOMEM && at != i)
                 return; /* pt_move found no memory: nothing changed, compare() looks */
         struct page old[N];
@@ -496,7 +516,7 @@ static void op_brk(void)
         int from = (int)page_count(page_align(model_brk) - ENV_BASE),
             to = (int)page_count(page_align(want) - ENV_BASE);
         uint64_t r = (uint64_t)CALL(brk, want);
-        bool ok = to >= from || !(cuts(to) || cuts(from));
+        bool ok = to >= from || isolate(to, from);
         if (to < from && ok)
                 unmap(to, from);
         for (int i = from; to > from && i < to + 1; i++)
