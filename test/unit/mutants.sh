@@ -1,5 +1,5 @@
 # Plants one bug after another in a copy of the sources and expects a test to find each. Sourced by
-# mutate.sh, mutate_tree.sh and mutate_fence.sh, which say what is planted, and by their functions
+# mutate.sh and the other mutate_*.sh, which say what is planted, and by their functions
 # build_test how the test is compiled from the copy.
 #
 # Arguments: numbers of mutants (default: all). CC, SEED and STEPS come from the environment, and

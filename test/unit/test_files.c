@@ -656,28 +656,37 @@ static void huge_neighbours(int fd)
         assert_int_equal(files_live(), 0);
 }
 
+static bool reserved;                   /* by this test */
+
+static int take_huge_pages(void **state)
+{
+        (void)state;
+        reserved = set_pool(4) >= 0;
+        return 0;
+}
+
+static int give_huge_pages(void **state)
+{
+        (void)state;
+        if (reserved)
+                set_pool(-4);
+        return 0;
+}
+
 static void huge_files(void **state)
 {
         (void)state;
-        if (set_pool(4) < 0) {
-                print_message("# no huge pages can be reserved\n");
-                skip();
-        }
-        int fd = memfd_create("test_files", MFD_HUGETLB | MFD_CLOEXEC);
+        int fd = reserved ? memfd_create("test_files", MFD_HUGETLB | MFD_CLOEXEC) : -1;
         void *p = mmap(NULL, 4 * HUGE, PROT_READ, MAP_SHARED, fd, 0);
-        bool enough = p != MAP_FAILED;
-        if (enough) {
-                munmap(p, 4 * HUGE);
-                huge_rules(fd);
-                huge_sizes(fd);
-                huge_neighbours(fd);
-        }
-        close(fd);
-        set_pool(-4);
-        if (!enough) {
-                print_message("# this machine has no memory for huge pages\n");
+        if (p == MAP_FAILED) {
+                print_message("# four huge pages cannot be reserved\n");
                 skip();
         }
+        munmap(p, 4 * HUGE);
+        huge_rules(fd);
+        huge_sizes(fd);
+        huge_neighbours(fd);
+        close(fd);
 }
 
 static unsigned attachments(int shmid)
@@ -884,7 +893,7 @@ int main(void)
                 cmocka_unit_test(identity), cmocka_unit_test(errors), cmocka_unit_test(dev_zero),
                 cmocka_unit_test(shared_files), cmocka_unit_test(locks_survive),
                 cmocka_unit_test(anonymous), cmocka_unit_test(mapped_again),
-                cmocka_unit_test(huge_files),
+                cmocka_unit_test_setup_teardown(huge_files, take_huge_pages, give_huge_pages),
                 cmocka_unit_test(segments), cmocka_unit_test(allocator), cmocka_unit_test(distrust),
         };
         return cmocka_run_group_tests_name("files", tests, NULL, NULL);
