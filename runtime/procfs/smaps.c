@@ -3,7 +3,8 @@
  * page tables.
  *
  * It is not counted which other processes have a page of a shared mapping, so all pages count as
- * private (Pss = Rss).  Swap is what is only in a far tier.
+ * private (Pss = Rss).  Swap is what is only in a far tier.  Huge pages are those of their file; the
+ * program's entries are of 4 KiB, and are counted as others.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -74,7 +75,7 @@ static void add_map(const struct map_entry *e, void *arg)
         if (r->each) {
                 procfs_map_line(e, r->x);
                 line(r->x, "Size:", (e->end - e->start) >> PAGE_SHIFT);
-                line(r->x, "KernelPageSize:", 1);
+                line(r->x, "KernelPageSize:", 1ull << e->order);
                 line(r->x, "MMUPageSize:", 1);
                 figures(r->x, &c, locked, false);
                 flags(r->x, e);
