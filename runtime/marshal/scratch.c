@@ -164,11 +164,14 @@ void *sys_bad(void)
         return p;
 }
 
+/* A page of a file that another process has cut short is still mapped: only a read finds out. */
 size_t sys_reach(struct thread *t, uint64_t addr, size_t n, bool write)
 {
+        char byte;
+
         for (size_t done = 0, part; done < n; done += part) {
                 part = PAGE_SIZE - ((addr + done) & (PAGE_SIZE - 1));
-                if (gmem_check(t, addr + done, 1, write))
+                if (gmem_check(t, addr + done, 1, write) || gmem_read(t, &byte, addr + done, 1))
                         return done;
                 if (part > n - done)
                         break;

@@ -198,6 +198,21 @@ static void cut_file(int fd, uint64_t left, uint64_t bytes, bool by_child)
                 reap(child, 0);
 }
 
+/* A system call whose buffer reaches into the part of p that was cut off, at page `left`, stops
+ * there. */
+static void calls_stop(char *p, uint64_t left)
+{
+        int fd = memory();
+        char *from = p + (left - 3) * PG + 77;
+        ssize_t there = 3 * PG - 77;
+
+        CHECK(pwrite(fd, from, 6 * PG, 0) == there);
+        CHECK(ftruncate(fd, 6 * PG) == 0 && pread(fd, from, 6 * PG, 0) == there);
+        FAILS(EFAULT, pwrite(fd, p + left * PG, PG, 0));
+        FAILS(EFAULT, pread(fd, p + left * PG, PG, 0));
+        close(fd);
+}
+
 static void cut(unsigned k, bool by_child)
 {
         int fd;
@@ -208,6 +223,7 @@ static void cut(unsigned k, bool by_child)
         CHECK(fresh != MAP_FAILED && private != MAP_FAILED);
         fill(p, 0, FEW, 1);
         cut_file(fd, FEW / 2, 0, by_child);
+        calls_stop(p, FEW / 2);
         expect_cut(p, FEW / 2, 0);
         cut_file(fd, 3, 100, by_child);
         expect_cut(p, 3, 100);
