@@ -622,9 +622,12 @@ static void huge_rules(int fd)
 static void huge_sizes(int fd)
 {
         const uint64_t *out = thread.v->exit.out;
+        assert_int_equal(exit_map(fd, PROT_READ, MAP_PRIVATE, 0, HUGE), 0);
+        assert_int_equal(size_of(fd), 0);
         assert_int_equal(exit_map(fd, PROT_READ | PROT_WRITE, MAP_PRIVATE, 0, 4096), 0);
         assert_int_equal(size_of(fd), HUGE);
         uint32_t id = object_id(out[0]);
+        assert_int_equal(files_ref(id, -1), 0);
         assert_int_equal(exit_map(fd, PROT_READ | PROT_WRITE, MAP_SHARED, HUGE, 4096), 0);
         assert_int_equal(size_of(fd), 2 * HUGE);
         assert_int_equal(object_refused(out[0]), 0);
@@ -767,6 +770,17 @@ static int64_t map_aligned(uint64_t len, uint64_t unit, struct exit_req *rq)
         return err;
 }
 
+/* A slot is made large enough also where the pages are larger than the free space at its start. */
+static void larger_than_a_slot(void)
+{
+        struct exit_req a = { .a = { 4096 } }, b;
+        assert_int_equal(files_exit_anon_shared(&thread, &a), 0);
+        assert_int_equal(map_aligned(1ull << 30, 1ull << 30, &b), 0);
+        assert_int_equal((b.out[1] - arena_gpa_base()) % (1ull << 30), 0);
+        assert_int_equal(arena_unmap(b.out[1], 1ull << 30, files_unmapped), 0);
+        assert_int_equal(arena_unmap(a.out[1], 4096, files_unmapped), 0);
+}
+
 static void allocator(void **state)
 {
         static struct { uint64_t at, n; uint32_t id; } live[256];
@@ -775,6 +789,7 @@ static void allocator(void **state)
         (void)state;
         seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 0) : (uint64_t)time(NULL) << 16 | 1;
         print_message("# seed %llu\n", (unsigned long long)seed);
+        larger_than_a_slot();
 
         for (unsigned step = 0; step < STEPS; step++) {
                 if (count < 256 && rnd(2)) {

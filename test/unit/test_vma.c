@@ -49,6 +49,7 @@ static void test_mmap_errors(void **state)
                 { 0, P, RW, MAP_SHARED, FD_HUGE, P, -EINVAL },
                 { ENV_BASE + P, P, RW, MAP_SHARED | MAP_FIXED, FD_HUGE, 0, -EINVAL },
                 { TASK_SIZE - P, P, RW, MAP_SHARED | MAP_FIXED, FD_HUGE, 0, -EINVAL },
+                { TASK_SIZE - 3 * P, P, RW, MAP_SHARED | MAP_FIXED, FD_HUGE, 0, -ENOMEM },
                 { 0, P, PROT_READ, MAP_PRIVATE, 77, 0, -EBADF },
                 { 0, P, PROT_READ, MAP_PRIVATE, -1, 0, -EBADF },
                 { 0, P, RW, MAP_SHARED, FD_RO, 0, -EACCES },

@@ -236,8 +236,9 @@ int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t
                 CHECK(!locked);
                 return 0;
         case EXIT_MINCORE:
-                /* the page cache holds mapped pages only; shared pages are in the arena */
-                CHECK(!locked && a2 && a2 <= PAGE_SIZE &&
+                /* the page cache holds mapped pages only; shared pages are in the arena; private
+                 * ones of huge pages are in no page cache */
+                CHECK(!locked && a2 && a2 <= PAGE_SIZE && a0 != FD_HUGE &&
                       (a0 == FILE_NONE ? a1 && arena[a1 / PAGE_SIZE - 1] : a0 < FD_LAST));
                 return -EBADF;
         default:

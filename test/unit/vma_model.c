@@ -179,16 +179,16 @@ static void op_mmap(void)
                 flags |= MAP_NORESERVE;
         if (env_random(20) == 0)
                 flags |= MAP_POPULATE;
-        if (align > 1 && !fixed)
-                i -= i % align;         /* the hint is rounded, up */
+        if (align > 1 && !fixed && whole(i) + whole(len) > N)
+                i -= i % align;         /* the hint is rounded up, to where the model looks */
         long r = call_mmap(ENV_ADDR(i), (uint64_t)len * PAGE_SIZE, prot,
                            flags | (fixed ? MAP_FIXED : 0), fd, off);
-        if (i % align || page_count(off) % (unsigned)align) {
+        if ((fixed && i % align) || page_count(off) % (unsigned)align) {
                 CHECK(r == -EINVAL);
                 return;
         }
         if (align > 1)
-                len = whole(len);
+                len = whole(len), i = whole(i);
 
         struct vma v = { .prot = prot,
                          .flags = flags & (MAP_PRIVATE | MAP_SHARED | MAP_NORESERVE) };
