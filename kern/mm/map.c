@@ -192,7 +192,7 @@ static int descriptor_first(const struct mm_request *r, int err)
                 return err;
         int64_t wrong = vmexit5(EXIT_FILE_MAP, (uint32_t)r->fd, 0,
                                 MAP_SHARED | (r->flags & MAP_HUGETLB), 0, 0);
-        return wrong ? (int)wrong : err;
+        return wrong == -EBADF || wrong == -EINVAL ? (int)wrong : err;
 }
 
 static long map(struct mm_request *r)

@@ -28,7 +28,7 @@ mutant mm/map.c "the rounded length is not checked" \
 mutant mm/map.c "the order is lost" 's/^ *r->v\.order = .*//'
 mutant mm/map.c "MAP_HUGETLB fits any descriptor" 's/ \| \(r->flags & MAP_HUGETLB\)//'
 mutant mm/map.c "only EBADF comes first" \
-    's/return wrong \? .*/return wrong == -EBADF ? -EBADF : err;/'
+    's/ \|\| wrong == -EINVAL//'
 mutant mm/lock.c "huge pages are locked" 's/ == lock \|\| n->v\.order/ == lock/'
 mutant mm/advise.c "a part of a huge page is dropped, at the start" \
     '/^static int zap/,/^}/s/if \(start & .*/if (0)/'
