@@ -397,6 +397,52 @@ static void files(void **state)
         assert_int_equal(access(path, F_OK), -1);
 }
 
+/* The superblock of a member of an md RAID 1.2, which leaves the first page as it is. */
+static void become_raid(int fd)
+{
+        uint32_t sb[128] = { 0xa92b4efc, 1 };   /* magic, version 1 */
+        uint64_t sum = 0;
+
+        for (unsigned i = 4; i < 8; i++)
+                sb[i] = 0x11223344 * i;         /* UUID of the set */
+        sb[20] = sb[34] = 8192;                 /* sectors of the set, and of data here */
+        sb[18] = 1;                             /* RAID 1 */
+        sb[23] = sb[55] = 2;                    /* disks */
+        sb[32] = 2048;                          /* where data begins, and the superblock is */
+        sb[36] = 8;
+        for (unsigned i = 0; i < 64 + 1; i++)
+                sum += sb[i];
+        sb[54] = (uint32_t)sum + (uint32_t)(sum >> 32);
+        assert_int_equal(pwrite(fd, sb, sizeof(sb), 4096), sizeof(sb));
+}
+
+/* What others have behind the first page is theirs, although that page says that it is vmrun's. */
+static void of_others(void **state)
+{
+        struct far_node n;
+
+        (void)state;
+        make_node(&n);
+        move(&n, FAR_WRITE, 0, 64);
+        close_node(&n);
+        assert_int_equal(open_node(&n, path), 0);
+        close_node(&n);
+        int fd = open(path, O_RDWR);
+        become_raid(fd);
+        refused(path, -EEXIST, "vmrun did not write (linux_raid_member)");
+        o.overwrite = true;
+        assert_int_equal(open_node(&n, path), 0);
+        close_node(&n);
+        o.overwrite = false;
+        /* Also in a file that was never vmrun's, whose first page is empty. */
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(ftruncate(fd, 8 * MIB), 0);
+        become_raid(fd);
+        refused(path, -EEXIST, "linux_raid_member");
+        close(fd);
+        unlink(path);
+}
+
 /* A read of what is not there fails for those pages alone, and they can be written again. */
 static void cut_short(void **state)
 {
@@ -611,7 +657,8 @@ int main(void)
 {
         const struct CMUnitTest first[] = { cmocka_unit_test(usable) };
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(transfers), cmocka_unit_test(files), cmocka_unit_test(cut_short),
+                cmocka_unit_test(transfers), cmocka_unit_test(files), cmocka_unit_test(of_others),
+                cmocka_unit_test(cut_short),
                 cmocka_unit_test(failing_writes), cmocka_unit_test(family),
                 cmocka_unit_test(killed), cmocka_unit_test(forbidden)
         };

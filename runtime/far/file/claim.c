@@ -5,13 +5,15 @@
  * Old content may be overwritten if that is visible or stated: a file must have no data, or begin
  * with the page that vmrun writes there before it writes to the others; a device must begin with
  * that page.  Else the user has to ask for it (overwrite=yes).  So a mistyped name destroys
- * nothing.
+ * nothing.  Some data lies behind the first page: a member of an md RAID 1.2 or of a ZFS pool keeps
+ * that page as it was.  So what libblkid finds anywhere is visible, and not vmrun's.
  *
  * The lock (flock, and for a device the kernel's exclusive use of it) belongs to the open file,
  * which children and executed programs inherit.  A transfer that is under way holds the open file
  * too, beyond the end of its process: so whoever gets the lock after a tree that was killed meets
  * none of its writes, but may have to wait for them.
  */
+#include <blkid.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -32,6 +34,9 @@
 
 /* how long the last writes of a tree that was killed are waited for */
 #define LAST_WRITES_MS 1000
+#define WHAT 32                         /* bytes for what libblkid calls what it has found */
+/* Answers of blkid_do_safeprobe(), which has no names for them; 1: nothing, -1: it failed. */
+enum { FOUND = 0, FOUND_MORE = -2 };
 
 /* Text, so that a user who looks into it sees what it is. */
 static const char mark[] =
@@ -144,19 +149,26 @@ static int go_direct(const struct disk_node *d, char why[FAR_WHY])
         return err;
 }
 
-/* The size of what is there; 0: an empty file. */
-static int measure(struct disk_node *d, uint64_t *bytes, uint64_t *blocks, char why[FAR_WHY])
+/* What is there. */
+struct content {
+        uint64_t bytes;                 /* 0: an empty file */
+        uint64_t blocks;                /* bytes that are allocated */
+        bool empty;                     /* no data is in it */
+        char found[WHAT];               /* of others, by libblkid's name; "": nothing */
+};
+
+static int measure(struct disk_node *d, struct content *c /* OUT */, char why[FAR_WHY])
 {
         struct stat st;
 
         if (fstat(d->fd, &st) != 0)
                 return why_not_open(-errno, "", why);
         d->device = S_ISBLK(st.st_mode);
-        if (d->device && ioctl(d->fd, BLKGETSIZE64, bytes) == 0)
+        if (d->device && ioctl(d->fd, BLKGETSIZE64, &c->bytes) == 0)
                 return 0;
         if (S_ISREG(st.st_mode)) {
-                *bytes = (uint64_t)st.st_size;
-                *blocks = (uint64_t)st.st_blocks * 512;
+                c->bytes = (uint64_t)st.st_size;
+                c->blocks = (uint64_t)st.st_blocks * 512;
                 return 0;
         }
         snprintf(why, FAR_WHY, "it is neither a file nor a block device: name one of them");
@@ -186,26 +198,53 @@ static int read_mark(struct disk_node *d, bool *ours, char why[FAR_WHY])
         return err;
 }
 
-/* Is there no data in it?  Blocks that were allocated but never written are holes too. */
-static bool is_empty(const struct disk_node *d)
+/* Is there data, and of whom: of a file system, a RAID, partitions?  Before go_direct(): libblkid
+ * reads less than a page.  A file without data is left alone: what is read of it would count as
+ * data from then on, as long as the page cache has it. */
+static int look_for_others(const struct disk_node *d, struct content *c, char why[FAR_WHY])
 {
-        return !d->device && lseek(d->fd, 0, SEEK_DATA) < 0 && errno == ENXIO;
+        /* Blocks that were allocated but never written are holes too. */
+        c->empty = !d->device && lseek(d->fd, 0, SEEK_DATA) < 0 && errno == ENXIO;
+        if (c->empty || d->far->option->overwrite)
+                return 0;
+        bool held = privfd_making();    /* it may open the whole disk of a partition */
+        blkid_probe p = blkid_new_probe();
+        const char *type = "data of more than one kind";
+        int found = -1;
+
+        if (p && blkid_probe_set_device(p, d->fd, 0, 0) == 0 &&
+            blkid_probe_enable_partitions(p, 1) == 0) {
+                found = blkid_do_safeprobe(p);
+                if (found == FOUND && blkid_probe_lookup_value(p, "TYPE", &type, NULL) != 0)
+                        blkid_probe_lookup_value(p, "PTTYPE", &type, NULL);
+        }
+        if (found == FOUND || found == FOUND_MORE)
+                snprintf(c->found, WHAT, "%s", type);
+        blkid_free_probe(p);
+        privfd_made(held);
+        if (found != -1)
+                return 0;
+        snprintf(why, FAR_WHY, "it cannot be searched for data of others: see the kernel's log "
+                 "(dmesg), or free some memory on this host");
+        return -EIO;
 }
 
-static int may_overwrite(struct disk_node *d, uint64_t bytes, uint64_t blocks, char why[FAR_WHY])
+static int may_overwrite(struct disk_node *d, const struct content *c, char why[FAR_WHY])
 {
         bool ours;
         int err = read_mark(d, &ours, why);
 
-        if (err || ours)
+        if (err)
                 return err;
-        d->sparse = !d->device && blocks < bytes;
-        if (d->created || d->far->option->overwrite || is_empty(d))
+        if (!ours)
+                d->sparse = !d->device && c->blocks < c->bytes;
+        if (c->empty || d->far->option->overwrite || (ours && !*c->found))
                 return 0;
-        snprintf(why, FAR_WHY, "%s: name another, %sor, if nobody needs that data, add "
+        snprintf(why, FAR_WHY, "%s%s%s%s: name another, %sor, if nobody needs that data, add "
                  "overwrite=yes to its options",
-                 d->device ? "there may be data on this device"
-                           : "there is data in it that vmrun did not write",
+                 d->device && !*c->found ? "there may be data on this device"
+                                         : "there is data in it that vmrun did not write",
+                 *c->found ? " (" : "", c->found, *c->found ? ")" : "",
                  d->device ? "" : "or one that does not exist with ?size=8G, ");
         return -EEXIST;
 }
@@ -235,21 +274,23 @@ static int grow(struct disk_node *d, uint64_t *bytes, char why[FAR_WHY])
 
 static int take(struct disk_node *d, int64_t until, uint64_t *bytes, char why[FAR_WHY])
 {
-        uint64_t blocks = 0;
+        struct content c = { .bytes = 0 };
         char a[32];
-        int err = measure(d, bytes, &blocks, why);
+        int err = measure(d, &c, why);
 
         if (!err)
                 err = lock(d, until, why);
         if (!err)
+                err = look_for_others(d, &c, why);
+        if (!err)
                 err = go_direct(d, why);
         if (!err)
-                err = may_overwrite(d, *bytes, blocks, why);
+                err = may_overwrite(d, &c, why);
         if (!err)
-                err = grow(d, bytes, why);
+                err = grow(d, &c.bytes, why);
         if (err)
                 return err;
-        *bytes &= ~(uint64_t)(PAGE_SIZE - 1);
+        *bytes = c.bytes & ~(uint64_t)(PAGE_SIZE - 1);
         if (*bytes >= 2 * PAGE_SIZE)
                 return 0;
         snprintf(why, FAR_WHY, "it is too small with %s: give it a size, as in ?size=8G",
