@@ -474,7 +474,7 @@ struct slab {
  * claimed.
  *
  * tail is written by the vCPU (release: the entry is complete), head by the host (release: the
- * entry was copied and may be reused; the entry of a write only after its state is IO_OVER too).
+ * entry was copied and may be reused; the entry of a write only after its state says so too).
  * Both only grow, modulo 2^32. */
 /* MARKER: a prefetch whose page becomes HELD, so that its first use is a fault. */
 /* IO_PART, on the ring of demand reads: bytes of a page, to the same place of the page `frame`, the
@@ -484,7 +484,8 @@ struct slab {
 /* IO_PROMOTE, on the ring of demand reads: a vCPU waits for the page that a prefetch into this
  * frame brings.  A hint, of which nothing comes back. */
 enum io_op { IO_READ, IO_PREFETCH, IO_WRITE, IO_MARKER, IO_PART, IO_PART_RAW, IO_PROMOTE };
-/* AWAITED: the vCPU sleeps on it, so wake it.  LOST, of a part: the page came wrong, twice. */
+/* AWAITED: the vCPU sleeps on it, so wake it.  LOST, of a part: the page came wrong, twice; of a
+ * write: the page is at no node, and its slot is DUE for good, so it goes to another one. */
 enum io_state { IO_ASKED, IO_AWAITED, IO_OVER, IO_LOST };
 struct io_entry {
         /* enum io_state.  Of writes and parts only: their entry is not reused before it is over. */

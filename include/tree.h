@@ -17,7 +17,7 @@
  * DUE: a write may still arrive there, at a node that cannot fence (docs/protocol.md). The owner's
  * I/O side sets it before it sends a page, and clears it when the node has answered the only copy
  * that was sent. If there are more, it stays: what the slot holds may be read, since all copies are
- * the same, but no other page may ever be written there.
+ * the same, but no other page may ever be written there.  It stays, too, where a write has failed.
  *
  * A word is changed by compare-and-swap.  Only p, or the process that buries p, changes OWNED(p)
  * and CHECK(p).  So the words themselves say what a dead process held, and no count can be off by

@@ -163,19 +163,23 @@ void ring_write(uint64_t slot, frame_t f)
 
 /* Writes are reported in the order they were asked for: a slow one delays the report of those
  * behind it. */
-frame_t ring_written(void)
+static bool is_over(uint32_t state) { return state == IO_OVER || state == IO_LOST; }
+
+frame_t ring_written(int *err)
 {
         struct io_ring *r = &rings()->bulk;
         struct io_entry *e = &r->entry[vcpu_self.writes_seen % IO_RING];
+        /* Acquire: the node has the data; or the slot is DUE. */
+        uint32_t state = atomic_load_explicit(&e->state, memory_order_acquire);
 
-        /* Acquire: the node has the data. */
         if (vcpu_self.writes_seen == atomic_load_explicit(&r->tail, memory_order_relaxed) ||
-            atomic_load_explicit(&e->state, memory_order_acquire) != IO_OVER)
+            !is_over(state))
                 return FRAME_NONE;
         vcpu_self.writes_seen++;
         if (e->asked)
                 latency_add(LAT_WRITEBACK, cpu_tsc() - e->asked);
-        return e->frame;                /* the host retries, or ends the program */
+        *err = state == IO_LOST ? -EIO : 0;
+        return e->frame;
 }
 
 #define WRITE_SPINS 100
@@ -186,7 +190,7 @@ void ring_write_wait(void)
 
         /* No thread waits for this vCPU: it yields its CPU to the threads that make completions. */
         for (unsigned spins = 0; spins < WRITE_SPINS; spins++) {
-                if (atomic_load_explicit(&e->state, memory_order_relaxed) == IO_OVER)
+                if (is_over(atomic_load_explicit(&e->state, memory_order_relaxed)))
                         return;
                 env_relax(0);
         }

@@ -28,7 +28,7 @@ void ring_promote(frame_t f);
 /* Only for the vCPU that has the pager's writes (pager/pager.h), after env_slot_write_room() was
  * true. */
 void ring_write(uint64_t slot, frame_t f);
-frame_t ring_written(void);             /* a write that is over, or FRAME_NONE */
+frame_t ring_written(int *err /* OUT */);       /* a write that is over, or FRAME_NONE */
 /* Waits, bounded, for the oldest write under way.  Only for the same vCPU. */
 void ring_write_wait(void);
 

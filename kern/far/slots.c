@@ -267,7 +267,7 @@ frame_t env_slot_written(int *err)
         frame_t f = timed_written();
 
         *err = 0;
-        return f != FRAME_NONE ? f : ring_written();
+        return f != FRAME_NONE ? f : ring_written(err);
 }
 
 void slots_write_wait(void)

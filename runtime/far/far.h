@@ -108,6 +108,7 @@ struct far_node {
          * it has failed one since it came up.  Kept by request.c. */
         _Atomic unsigned barren;
         bool failed;
+        bool refused;                   /* it has failed a write, and request.c has said so */
         bool lost, lost_pages;          /* by far_lost(), for the owner (request.c) */
         bool settled;                   /* the owner has seen the loss */
         char why[FAR_WHY];              /* the reason why it is lost */
@@ -142,7 +143,9 @@ struct far_request {
         uint16_t offset, len;
         /* by the driver: sent more than once, and what was sent first may still arrive */
         bool repeated;
-        /* by the driver, of a read that is over: the node has it no more, -errno; else 0 */
+        /* By the driver, of one that is over: the node has the page no more, or could not write it,
+         * -errno; else 0.  Such a write of a node that does not fence: nothing is written to its
+         * slot again. */
         int error;
         struct far_request *next;       /* for lists of the driver */
         uint64_t cookie[2];             /* the driver's own */

@@ -50,6 +50,7 @@ struct request {
          * Of a read: the copy is wrong. */
         unsigned waits, good, late, bad;
         bool again;                     /* a read that has failed its check once */
+        bool refused;                   /* a write that a node could not carry out */
         /* A page that nobody had asked for when its request was made, even if its op is FAR_READ by
          * now; and its first use is to be a fault. */
         bool ahead, marker;
@@ -714,6 +715,30 @@ static unsigned not_left(const struct request *q, unsigned places)
         return set;
 }
 
+/* Once is enough: what else becomes of it, the node's `retired` says. */
+static void say_refused(const struct far_request *r)
+{
+        struct far_node *n = r->place->node;
+
+        if (n->refused)
+                return;
+        n->refused = true;
+        warnx_("%s: page %llu of it could not be written (%s), and goes elsewhere: see the "
+               "kernel's log (dmesg); further ones are not reported",
+               n->option->origin, (unsigned long long)(r->place->first + r->page),
+               strerror(-r->error));
+}
+
+/* A node could not carry it out (far_request.error), and no other one has the page: another slot
+ * has to do.
+ * [I] This one stays DUE, since such a node does not fence: it is never written again. */
+static void write_lost(struct request *q)
+{
+        forget_write(q);
+        is_due(q);                      /* counts it */
+        over(q, IO_LOST);
+}
+
 /* A copy of a write is there, or missed it.  The write is over when that is known of all copies and
  * one is there: none of them touches the frame any more. */
 static void copy_over(struct far_request *r, bool good)
@@ -727,12 +752,18 @@ static void copy_over(struct far_request *r, bool good)
         q->good |= good ? set : 0;
         if (r->repeated || !good)
                 q->late |= set;
+        if (r->error) {
+                q->refused = true;
+                say_refused(r);
+        }
         if (q->waits)
                 return;
         q->good = not_left(q, q->good);
         if (q->repair) {
                 copies_repaired(&c, q->slot, q->good);
                 repair_over(q);
+        } else if (!q->good && q->refused) {
+                write_lost(q);
         } else if (!q->good) {
                 send_write(q);
         } else {
@@ -793,7 +824,7 @@ void far_done(struct far_request *r)
         _Atomic unsigned *barren = &r->place->node->barren;
 
         given[r->place->node->index]--;
-        if (atomic_load_explicit(barren, memory_order_relaxed))
+        if (!r->error && atomic_load_explicit(barren, memory_order_relaxed))
                 atomic_store_explicit(barren, 0, memory_order_relaxed);
         if (q->check) {
                 count_page(r);
@@ -804,9 +835,10 @@ void far_done(struct far_request *r)
                 wrong(r);
                 return;
         }
-        count_page(r);
+        if (!r->error)
+                count_page(r);
         if (r->op == FAR_WRITE) {
-                copy_over(r, true);
+                copy_over(r, !r->error);
                 return;
         }
         request_spoiled(q->slot, q->bad);       /* those that were read before this one */

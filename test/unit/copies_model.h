@@ -67,7 +67,8 @@ enum phase {
 extern enum phase phase;
 struct counts {
         uint64_t runs, reads, writes, one_copy, downs, late, forks, execs, kills, ends, cuts,
-                restarts, lost, gone, due, copied, places, drains, left, unanswered, whole;
+                restarts, lost, gone, due, copied, places, drains, left, unanswered, whole,
+                refused;
 };
 extern struct counts met;
 

@@ -15,6 +15,7 @@
 enum { FLIGHTS = 128 };
 struct flight {
         bool used, write, arrived;
+        bool refused;                   /* a write that the node cannot carry out */
         unsigned node, slot;
         uint64_t member, serial, value;
         uint64_t until;                 /* step: nobody waits for it, and the network holds it */
@@ -107,7 +108,9 @@ static void arrive(struct flight *f)
                 sched_fail("page %lu arrives in slot %u of node %u, over page %lu",
                            (unsigned long)f->value, f->slot, f->node, (unsigned long)*known);
         met.late += f->write && !f->r;
-        if (f->write)
+        if (f->write && f->refused)
+                ;                       /* it is not there */
+        else if (f->write)
                 *known = f->value;
         else
                 f->value = *known;
@@ -209,6 +212,8 @@ static bool send(struct far_node *n, struct far_request *r)
                                       .member = member_of(self()), .serial = view_of(n)->serial,
                                       .value = write ? *(uint64_t *)r->frame : 0,
                                       .seat = self(), .r = r };
+        if (f)                          /* a disk has bad places */
+                f->refused = write && phase == CHAOS && !nodes[n->index].fences && chance(4);
         return f;
 }
 
@@ -256,6 +261,7 @@ static void take_answers(struct far_node *n)
                         continue;
                 if (!f->write)
                         *(uint64_t *)r->frame = f->value;
+                r->error = f->refused ? -EIO : 0;
                 f->used = false;
                 f->r = NULL;
                 far_done(r);

@@ -92,10 +92,22 @@ static bool is_over(const struct page *g)
                *(const uint32_t *)&g->entry.state >= IO_OVER;
 }
 
+/* Of a write: it is over, and did not fail. */
+static bool is_there(const struct page *g) { return *(const uint32_t *)&g->entry.state == IO_OVER; }
+
 static void settle(struct seat *s, struct page *g)
 {
         bool lost = *(uint32_t *)&g->entry.state == IO_LOST;
 
+        if (g->state == WRITES && lost) {
+                /* As kern: the page is in its frame still, and goes to another slot. */
+                met.refused++;
+                if (slotmap_writable(&s->map, g->slot))
+                        sched_fail("process %u: a write to slot %#lx has failed, but it is not DUE",
+                                   s->tree.self, (unsigned long)g->slot);
+                let_go(s, g);
+                return;
+        }
         if (g->state == WRITES) {
                 met.writes++;
                 unsigned right = 0;
@@ -135,7 +147,7 @@ void check_copies(void)
         for (struct seat *s = seats; s < seats + SEATS; s++)
                 for (struct page *g = s->page; s->alive && g < s->page + HELD; g++) {
                         const struct tree_slab *t = &head->slab[slot_slab(g->slot)];
-                        bool any = g->state <= EMPTY || (g->state == WRITES && !is_over(g));
+                        bool any = g->state <= EMPTY || (g->state == WRITES && !is_there(g));
                         if (any)
                                 continue;
                         for (unsigned k = 0; k < t->places; k++) {
@@ -162,7 +174,7 @@ static const struct page *only_there(const struct seat *o, unsigned node)
         for (const struct page *g = o->page; g < o->page + HELD; g++) {
                 const struct tree_slab *t = &head->slab[slot_slab(g->slot)];
                 bool there = false, elsewhere = g->state <= EMPTY && !g->inherited;
-                elsewhere |= g->state == WRITES && !is_over(g);
+                elsewhere |= g->state == WRITES && !is_there(g);
                 for (unsigned k = 0; !elsewhere && k < t->places; k++) {
                         unsigned at = t->place[k].node;
                         bool good = is_good_at(g->slot, k);

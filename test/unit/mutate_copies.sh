@@ -53,6 +53,13 @@ mutant $request "a write is over before it is noted who missed it" '
         s/^ *copies_written\(.*/over(q, IO_OVER);/
         s/^ *over\(q, IO_OVER\);$/copies_written(\&c, q->slot, q->good);/
     }'
+mutant $request "what a node could not write is there" \
+    's/copy_over\(r, !r->error\)/copy_over(r, true)/'
+mutant $request "a page that is nowhere is called written" \
+    '/^static void write_lost/,/^}/s/IO_LOST/IO_OVER/'
+mutant $request "a place that could not be written is used again" '
+    /^static void write_lost/,/^}/s/^        forget_write.*/& \
+        slot_write_ends(slot_word((char *)TREE_WINDOW, q->slot));/'
 mutant $request "the stale bit is set before that of the process" '
     /^void far_down/,/^}/s/^        if \(writing.*/        if (0)/
     /^static void copy_over/,/^}/s/^ *copies_written\(.*/& \

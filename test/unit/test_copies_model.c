@@ -237,11 +237,11 @@ static void model(void **state)
                       "%lu cuts, %lu restarts, %lu losses, %lu programs without a page, "
                       "%lu slots due, %lu copies made up for, %lu places added, %lu drains, "
                       "%lu drained nodes ended, %lu answers that one cannot be left, "
-                      "%lu times all whole\n",
+                      "%lu times all whole, %lu writes refused\n",
                       met.runs, met.reads, met.writes, met.one_copy, met.downs, met.late, met.forks,
                       met.execs, met.kills, met.ends, met.cuts, met.restarts, met.lost, met.gone,
                       met.due, met.copied, met.places, met.drains, met.left, met.unanswered,
-                      met.whole);
+                      met.whole, met.refused);
         /* The run met what it is for. */
         if (steps >= 6000000)
                 assert_true(met.reads > 1000 && met.writes > 1000 && met.one_copy > 300 &&
@@ -249,7 +249,7 @@ static void model(void **state)
                             met.execs > 50 && met.kills > 50 && met.ends > 20 && met.cuts > 300 &&
                             met.restarts > 3 && met.lost > 20 && met.gone > 3 && met.due > 0 &&
                             met.copied > 30 && met.places > 3 && met.drains > 20 &&
-                            met.left > 20 && met.unanswered > 0 && met.whole > 20);
+                            met.left > 20 && met.unanswered > 0 && met.whole > 20 && met.refused > 0);
 }
 
 int main(void)

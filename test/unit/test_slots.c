@@ -95,7 +95,7 @@ void ring_prefetch(uint64_t slot, frame_t f, bool marker) { (void)slot; (void)f;
 uint32_t ring_prefetches(void) { return 0; }
 void ring_promote(frame_t f) { (void)f; }
 void env_relax(unsigned spins) { (void)spins; }
-frame_t ring_written(void) { return FRAME_NONE; }
+frame_t ring_written(int *err) { (void)err; return FRAME_NONE; }
 void ring_write_wait(void) {}
 void timed_add(const struct slab *s) { (void)s; }
 void timed_read(const struct slab *s, const void *slot, frame_t f, enum io_op op)
