@@ -48,6 +48,7 @@ void privfd_made(bool held) { (void)held; }
 void far_failed(struct far_request *r) { (void)r; }
 void far_asked(struct far_node *n) { (void)n; }
 void far_up(struct far_node *n) { (void)n; }
+void far_down(struct far_node *n, const char *why) { (void)n, (void)why; }
 void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
 {
         (void)n, (void)pages;

@@ -258,6 +258,8 @@ in_the_lab() {
     suite 'faults of memory nodes, in the lab' 380 'in_source test/faults/cases.sh' \
         patient lab_suite --memnodes 2 --memnode-size 256M -- \
         test/faults/run "${long[@]}" "${one[@]}" build
+    suite 'copies on a disk that hangs, in the lab' 60w 'in_source test/faults/disk' \
+        lab_suite -- test/faults/disk "${long[@]}" "${one[@]}" build
     suite 'system tests in the lab, shadow paging' 450 "in_system ${kinds[*]}" \
         lab_suite --npt 0 -- test/system/run "${kinds[@]}" "${one[@]}" --limit $lab_command \
         build/vmrun

@@ -164,8 +164,9 @@ struct far_range { uint64_t first, last; };
  * A node is down until the driver calls far_up(), at the earliest within attach().  It goes down
  * when a connection breaks, when transfers are under way on one and none of them ends for a second
  * (NBD), or for half a second and then it does not answer on the control connection either, or for
- * three seconds (RDMA), or when an NBD server answers one with an error.  Silence is counted
- * between calls of poll(), at most 50 ms each, so a process that did not run blames nobody. Then
+ * three seconds (RDMA), or when an NBD server answers one with an error; a disk when no transfer
+ * ends for a second, or one does not for --timeout.  Silence is counted between calls of poll(), at
+ * most 50 ms each, so a process that did not run blames nobody.  Then
  * the driver, within poll() or post():
  *   1. ends all data connections of this process to the node.  From here on no old request touches
  *      a frame.  At the node an old WRITE may still arrive; if the node fences, only before

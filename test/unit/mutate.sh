@@ -571,6 +571,40 @@ mutant far/sums.c "the sum of a page is kept with its pieces only" \
     '/^void sums_store/,/^}/s/sum = s->sum.*/return;/'
 mutant far/sums.c "pieces are not kept" '/^void sums_store/,/^}/s/store_pieces\(.*\);//'
 mutant far/sums.c "a sum depends on its low bytes alone" 's/begun >> 24\]/0]/'
+build_test() { compile "$unit/test_disk_ring.c" $(part far/file/data.c far/file/node.c); }
+data=far/file/data.c node=far/file/node.c
+mutant $data "what a disk reads late goes to the frames" 's/c->own = d->room && /c->own = 0 \&\& /'
+mutant $data "what was read is not handed out" 's/if \(c->own && !r->error\)/if (0)/'
+mutant $data "a part is handed out to the beginning of its frame" \
+    's/memcpy\(r->frame \+ r->offset/memcpy(r->frame/'
+mutant $data "the pages of what was given up are used again" \
+    '/^struct far_request \*disk_give_up/,/^}/s/^                if \(over\) \{/                if (!over) d->spares = DISK_ROOM;\n&/'
+mutant $node "a disk is up before all that was given up has ended" \
+    's/disk_is_down\(n\) && !d->given_up/disk_is_down(n)/'
+mutant $node "a disk is up as soon as something has ended" \
+    's/disk_is_down\(n\) && !d->given_up/disk_is_down(n) \&\& d->given_up < 2/'
+mutant $data "what was given up is carried out again" \
+    's/if \(c->given_up\) \{/if (c->given_up \&\& !is_passing(result)) {/'
+mutant $data "what the kernel has not is waited for" 's/bool over = c->error != 0;/bool over = false;/'
+mutant $data "a disk that is down takes transfers" \
+    '/^unsigned disk_post/,/^}/s/if \(disk_is_down\(n\)\)/if (0)/'
+mutant $data "vmrun's own pause is the disk's silence" 's/gap < most \? gap : most/gap/'
+mutant $data "an idle disk has been silent" \
+    '/^static void start/,/^}/s/^                d->heard = d->clock;/                ;/'
+mutant $data "half a command is all of it" 's/if \(good == length\(c\)\) \{/if (good) {/'
+mutant $data "a write that succeeds forgives nothing" \
+    '/^static unsigned ended/,/^}/s/d->failing = 0;//'
+mutant $data "what failed and was handed back has failed still" 's/d->failed -= c->error != 0;//'
+mutant $data "prefetches take the pages of demand reads" 's/\(op == FAR_PREFETCH \? DISK_DEPTH : 0\)/0/'
+mutant $node "silence is waited for" 's/soon && quiet >= DISK_SILENT_MS/0/'
+mutant $node "one command that does not end is waited for" 's/oldest <= limit && //'
+mutant $node "a silent disk is lost" 's/^        if \(soon\)$/        if (0)/'
+mutant $node "a bad place is tried for ever" 's/d->clock - c->since > limit/0/'
+mutant $node "a bad place is tried once" 's/d->clock - c->since > limit/1/'
+mutant $node "a disk that can write nothing is kept" 's/d->failing <= limit/1/'
+mutant $node "a write is sent again twice" \
+    '/^static void judge/,/^}/s/^                c->error = 0;/                disk_ring_queue(d, c);\n&/'
+
 build_test() { compile "$unit/test_wire.c" $(part far/wire.c); }
 mutant far/wire.h "parts of ticks are lost" 's/l->part \+= r->page/l->part = r->page/'
 mutant far/wire.h "an idle wire keeps its time" 's/if \(now > l->free\)/if (0)/'

@@ -2,42 +2,86 @@
  * See disk.h: transfers.  Requests for neighbouring pages are one command; a demand read is alone.
  *
  * The kernel carries out each command once and says how it went, so nothing of one that has failed
- * can arrive later.  A read that failed fails for its own pages: io.c reads each once more, and who
- * touches one that cannot be read gets SIGBUS.  A write that failed is sent again until it succeeds
- * or the node's time is up: the page is still in its frame.
+ * can arrive later.  But it cannot be told to drop one: a disk that hangs may end it hours later.
+ *
+ * [I] So a node that hands back reads into pages of its own, and what has come is copied to the
+ * frames at the end.  A command that was given up keeps its pages until the kernel has ended it; a
+ * frame that was handed back is touched no more.  Of a write that was given up the kernel may read
+ * the frame later, and write what is there by then: its slot is DUE, so no page is written there
+ * again, and its copy there is not good.  The node is up again when all that was given up has
+ * ended: a page that is sent to the same slot once more cannot be overtaken.
+ *
+ * With a single copy nothing is given up before the end of the program, so pages go to and from
+ * their frames.
+ *
+ * A read that failed fails for its own pages: io.c reads each once more, and who touches one that
+ * cannot be read gets SIGBUS.  A write that failed is sent again; see node.c.
  */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include "base/message.h"
-#include "base/options.h"
+#include <sys/mman.h>
 #include "common/clock.h"
 #include "far/file/disk.h"
 
 void disk_reset(struct disk_node *d)
 {
         d->free = NULL;
-        d->used = d->background = d->failed = 0;
+        d->used = d->background = d->failed = d->given_up = d->spares = 0;
+        d->failing = 0;
+        d->room = NULL;
         for (unsigned k = DISK_DEPTH; k-- > 0; ) {
                 d->command[k].r = NULL;
+                d->command[k].given_up = false;
                 d->command[k].next = d->free;
                 d->free = &d->command[k];
         }
 }
 
-static bool is_background(const struct disk_command *c) { return c->r->op != FAR_READ; }
+/* Not by malloc(): what the kernel still reads into may not become memory of something else. */
+int disk_room_make(struct disk_node *d)
+{
+        char *room = mmap(NULL, DISK_ROOM * PAGE_SIZE, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-/* Returns its requests, linked. */
-static struct far_request *take_back(struct disk_node *d, struct disk_command *c)
+        if (room == MAP_FAILED)
+                return -errno;
+        /* A child has room of its own. */
+        (void)madvise(room, DISK_ROOM * PAGE_SIZE, MADV_DONTFORK);
+        d->room = room;
+        for (unsigned i = DISK_ROOM; i-- > 0; )         /* the first is taken first */
+                d->spare[d->spares++] = room + i * (size_t)PAGE_SIZE;
+        return 0;
+}
+
+void disk_room_drop(struct disk_node *d)
+{
+        if (d->room)
+                munmap(d->room, DISK_ROOM * PAGE_SIZE);
+        d->room = NULL;
+}
+
+static bool is_background(const struct disk_command *c) { return c->op != FAR_READ; }
+
+/* Its requests are over, or handed back.  Returns them, linked. */
+static struct far_request *take_requests(struct disk_node *d, struct disk_command *c)
 {
         struct far_request *r = c->r;
 
         d->used--;
         d->background -= is_background(c);
+        d->failed -= c->error != 0;
         c->r = NULL;
+        return r;
+}
+
+/* The kernel has it no more. */
+static void free_command(struct disk_node *d, struct disk_command *c)
+{
+        for (unsigned i = 0; c->own && i < c->pages; i++)
+                d->spare[d->spares++] = (char *)((uintptr_t)c->piece[i].iov_base & -PAGE_SIZE);
         c->next = d->free;
         d->free = c;
-        return r;
 }
 
 static size_t length(const struct disk_command *c)
@@ -45,19 +89,55 @@ static size_t length(const struct disk_command *c)
         return c->pages == 1 ? c->piece[0].iov_len : c->pages * (size_t)PAGE_SIZE;
 }
 
-/* Gives back what is over.  Pages beyond `good` bytes could not be read. */
+/* Gives back what is over.  Pages beyond `good` bytes could not be read or written. */
 static unsigned give_back(struct disk_node *d, struct disk_command *c, size_t good, int error)
 {
         size_t len = length(c) / c->pages;
-        struct far_request *r = take_back(d, c), *next;
+        struct far_request *r, *next;
         unsigned n = 0;
 
-        for (; r; r = next, n++) {
-                next = r->next;
+        for (r = c->r; r; r = r->next, n++) {
                 r->error = (n + 1) * len <= good ? 0 : error;
+                if (c->own && !r->error)
+                        memcpy(r->frame + r->offset, c->piece[n].iov_base, len);
+        }
+        r = take_requests(d, c);
+        free_command(d, c);
+        for (; r; r = next) {
+                next = r->next;
                 far_done(r);
         }
         return n;
+}
+
+void disk_write_failed(struct disk_node *d, struct disk_command *c)
+{
+        give_back(d, c, c->good, c->error);
+}
+
+struct far_request *disk_give_up(struct disk_node *d)
+{
+        struct far_request *all = NULL;
+
+        for (unsigned i = 0; i < DISK_DEPTH; i++) {
+                struct disk_command *c = &d->command[i];
+                struct far_request *next;
+                if (!c->r)
+                        continue;
+                bool over = c->error != 0;      /* for the kernel */
+                for (struct far_request *r = take_requests(d, c); r; r = next) {
+                        next = r->next;
+                        r->next = all;
+                        all = r;
+                }
+                if (over) {
+                        free_command(d, c);
+                } else {
+                        c->given_up = true;
+                        d->given_up++;
+                }
+        }
+        return all;
 }
 
 /* Not carried out, but would be if asked again; or its thread has ended (io_end()). */
@@ -69,16 +149,26 @@ static bool is_passing(int result)
 /* The kernel has carried out a command, or not. */
 static unsigned ended(struct disk_node *d, struct disk_command *c, int result)
 {
+        if (c->given_up) {
+                c->given_up = false;
+                d->given_up--;
+                free_command(d, c);
+                return 0;
+        }
         if (is_passing(result)) {
                 disk_ring_queue(d, c);
                 return 0;
         }
         size_t good = result > 0 ? (size_t)result : 0;
-        if (c->r->op != FAR_WRITE)      /* behind its end is nothing: it was cut */
+        d->heard = d->clock;
+        if (c->op != FAR_WRITE)         /* behind its end is nothing: it was cut */
                 return give_back(d, c, good, result < 0 ? result : -ENODATA);
-        if (good == length(c))
+        if (good == length(c)) {
+                d->failing = 0;
                 return give_back(d, c, good, 0);
+        }
         c->error = result < 0 ? result : -ENOSPC;
+        c->good = good;
         d->failed++;
         return 0;
 }
@@ -105,125 +195,73 @@ static unsigned gather(struct far_request **r, unsigned count)
         return n;
 }
 
-static void start(struct disk_node *d, struct far_request **r, unsigned n, int64_t now)
+/* Prefetches leave a page for each demand read that may come. */
+static bool has_room(const struct disk_node *d, enum far_op op, unsigned pages)
+{
+        return !d->room || op == FAR_WRITE ||
+               d->spares >= pages + (op == FAR_PREFETCH ? DISK_DEPTH : 0);
+}
+
+static void start(struct disk_node *d, struct far_request **r, unsigned n)
 {
         struct disk_command *c = d->free;
 
         d->free = c->next;
+        c->op = r[0]->op;
+        c->own = d->room && c->op != FAR_WRITE;
         for (unsigned i = 0; i < n; i++) {
+                char *page = c->own ? d->spare[--d->spares] : r[i]->frame;
                 r[i]->next = i + 1 < n ? r[i + 1] : NULL;
-                c->piece[i] = (struct iovec){ r[i]->frame + r[i]->offset, r[i]->len };
+                c->piece[i] = (struct iovec){ page + r[i]->offset, r[i]->len };
         }
         c->r = r[0];
         c->pages = n;
         c->error = 0;
-        c->since = now;
-        d->used++;
+        c->since = d->clock;
+        if (!d->used++)
+                d->heard = d->clock;
         d->background += is_background(c);
         disk_ring_queue(d, c);
+}
+
+/* Milliseconds in which vmrun ran: of a longer time between two calls only so much counts.  So the
+ * disk is not blamed for silence while vmrun was stopped (Ctrl-Z, a suspended machine), and what
+ * was over meanwhile is seen before time-outs are looked at. */
+static void disk_clock(struct disk_node *d)
+{
+        const int64_t most = d->far->hands_back ? DISK_STEP_MS : DISK_GAP_MS;
+        int64_t now = now_ms(), gap = now - d->looked;
+
+        d->clock += gap < most ? gap : most;
+        d->looked = now;
 }
 
 unsigned disk_post(struct far_node *n, struct far_request **r, unsigned count)
 {
         struct disk_node *d = n->data;
-        int64_t now = now_ms();
         unsigned taken = 0;
 
         for (; d->lost && taken < count; taken++)
                 far_failed(r[taken]);
+        if (disk_is_down(n))
+                return taken;
+        if (!d->used)
+                disk_clock(d);          /* poll() had no need to */
         while (taken < count && d->free &&
                (r[taken]->op == FAR_READ || d->background < DISK_BACKGROUND)) {
                 unsigned pages = gather(r + taken, count - taken);
-                start(d, r + taken, pages, now);
+                if (!has_room(d, r[taken]->op, pages))
+                        break;
+                start(d, r + taken, pages);
                 taken += pages;
         }
         disk_ring_submit(d);
         return taken;
 }
 
-/* ---- Trouble ---- */
-
-/* The node will not come back: gives back all it has.  The kernel may still hold some of it, but
- * pages of the program were there, so the program ends. */
-static void lose(struct disk_node *d)
+unsigned disk_take(struct disk_node *d)
 {
-        d->lost = true;
-        for (unsigned i = 0; i < DISK_DEPTH; i++) {
-                struct disk_command *c = &d->command[i];
-                struct far_request *r = c->r ? take_back(d, c) : NULL, *next;
-                for (; r; r = next) {
-                        next = r->next;
-                        far_failed(r);
-                }
-        }
-}
-
-static const char *cure(int error)
-{
-        switch (error) {
-        case -ENOSPC:
-        case -EDQUOT: return "its file system is full";
-        case -EFBIG:  return "the program's limit of file sizes (ulimit -f) is below its size";
-        default:      return "see the kernel's log (dmesg)";
-        }
-}
-
-/* Looks at what takes long, and sends again what failed. */
-static void judge(struct disk_node *d, int64_t now)
-{
-        int64_t limit = opt.timeout_ms;
-
-        for (unsigned i = 0; i < DISK_DEPTH && d->used; i++) {
-                struct disk_command *c = &d->command[i];
-                if (!c->r)
-                        continue;
-                if (now - c->since > limit) {
-                        if (c->error)
-                                far_lost(d->far, true, "writing to it has failed for %lld s "
-                                         "(%s): %s", (long long)(limit + 999) / 1000,
-                                         strerror(-c->error), cure(c->error));
-                        else
-                                far_lost(d->far, true, "it has not answered for %lld s while %u "
-                                         "transfers wait: see the kernel's log (dmesg), or raise "
-                                         "--timeout", (long long)(limit + 999) / 1000, d->used);
-                        return lose(d);
-                }
-                if (c->error) {
-                        c->error = 0;
-                        d->failed--;
-                        disk_ring_queue(d, c);
-                }
-        }
-}
-
-unsigned disk_poll(struct far_node *n)
-{
-        struct disk_node *d = n->data;
-
-        if (d->lost || !d->used)
-                return 0;
-        unsigned over = disk_ring_reap(d, ended);
-        int64_t now = now_ms();
-        /* After all that is over: vmrun itself may have been stopped for long. */
-        if (now - d->judged >= (d->failed ? DISK_PAUSE_MS : DISK_TICK_MS)) {
-                d->judged = now;
-                judge(d, now);
-        }
-        if (!d->lost)
-                disk_ring_submit(d);
-        return over;
-}
-
-int disk_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *timeout_ms)
-{
-        struct disk_node *d = n->data;
-        int ms = disk_ring_pending(d) || !max ? 1 : d->failed ? DISK_PAUSE_MS : DISK_TICK_MS;
-
-        if (d->lost || !d->used)
-                return 0;
-        if (*timeout_ms < 0 || ms < *timeout_ms)
-                *timeout_ms = ms;
-        if (max)
-                fds[0] = (struct pollfd){ .fd = d->ring.ring_fd, .events = POLLIN };
-        return max ? 1 : 0;
+        /* First: what is over by now was over in time. */
+        disk_clock(d);
+        return disk_ring_reap(d, ended);
 }

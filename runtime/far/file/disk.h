@@ -4,7 +4,8 @@
  *
  *   driver.c   the driver: open and close, leases, what the next program inherits
  *   claim.c    how a file or device becomes this process tree's alone, and what may be overwritten
- *   data.c     transfers: commands for neighbouring pages, their ends, what failed
+ *   data.c     transfers: commands for neighbouring pages, and their ends
+ *   node.c     the node as a whole: poll(), its silence, writes that fail, its loss
  *   ring.c     io_uring
  *
  * The file begins with a page that says whose it is (claim.c); behind it page N of the node is at
@@ -24,17 +25,37 @@
 #define DISK_RUN        32      /* pages of neighbouring slots that are written by one command */
 /* and that are read ahead by one: fewer, since the first page arrives with the last */
 #define DISK_AHEAD      16
-#define DISK_TICK_MS    250     /* how often time-outs are looked at */
+/* Pages of the node's own, if it hands back: memory beside --cache, made as it is used.  A demand
+ * read always finds one. */
+#define DISK_ROOM       1024
+#define DISK_TICK_MS    250     /* how often time-outs are looked at; see disk_clock() */
+/* between two looks at the clock; more than this is our own pause, not the disk's silence */
+#define DISK_GAP_MS     500
+/* The same two of a node that hands back.  A tick is less than a gap, so that time is not lost. */
+#define DISK_SOON_MS    40
+#define DISK_STEP_MS    50
+/* nothing is over for so long, while transfers are under way: a node that hands back is down */
+#define DISK_SILENT_MS  1000
 #define DISK_PAUSE_MS   100     /* before a write that failed is sent again */
+/* so long, or for half of --timeout; then another slot has to do */
+#define DISK_AGAIN_MS   1000
 
 struct disk_node;
 
 struct disk_command {
-        struct far_request *r;          /* what it moves, linked, by page; NULL: it is free */
+        /* what it moves, linked, by page; NULL: it is free, or was given up */
+        struct far_request *r;
+        enum far_op op;
         unsigned pages;
-        struct iovec piece[DISK_RUN];   /* their frames, or the wanted part of one */
-        int64_t since;                  /* now_ms() when it was posted */
-        int error;                      /* of a write that is to be sent again, -errno; else 0 */
+        /* Their frames, or the wanted part of one; or the same of pages of the node's own (`own`),
+         * from which what was read is copied. */
+        struct iovec piece[DISK_RUN];
+        bool own;
+        bool given_up;                  /* its requests were handed back; the kernel has it yet */
+        int64_t since;                  /* disk_node.clock when it was posted */
+        /* of a write that is to be sent again: -errno, and how many bytes were written; else 0 */
+        int error;
+        size_t good;
         struct disk_command *next;      /* while it is free */
 };
 
@@ -52,10 +73,23 @@ struct disk_node {
         bool ring_made;
         struct io_uring ring;
         struct disk_command command[DISK_DEPTH], *free;
-        unsigned used, background;      /* commands that are not free; prefetches and writes */
+        unsigned used, background;      /* commands with requests; prefetches and writes of them */
         unsigned failed;                /* commands with an error */
-        int64_t judged;                 /* now_ms() of the last look at time-outs */
+        unsigned given_up;              /* commands */
+        char *room;                     /* DISK_ROOM pages; NULL: reads go into the frames */
+        char *spare[DISK_ROOM];         /* pages of it that no command has */
+        unsigned spares;
+        int64_t clock, looked;          /* ms, see disk_clock(); now_ms() at its last look */
+        int64_t judged;                 /* by that clock: the last look at time-outs */
+        int64_t heard;                  /* a command was over, or the first of those was posted */
+        int64_t failing;                /* ms for which writes have failed and none has succeeded */
 };
+
+/* It hands back, and is down.  Relaxed: by the I/O side; for others a hint. */
+static inline bool disk_is_down(const struct far_node *n)
+{
+        return n->hands_back && !atomic_load_explicit(&n->up, memory_order_relaxed);
+}
 
 /* --- whose it is (claim.c).  0, or -errno with why --- */
 
@@ -72,10 +106,27 @@ void disk_give_back(struct disk_node *d, const char *path);
 
 /* Nothing is under way. */
 void disk_reset(struct disk_node *d);
-/* far_driver.post, .poll and .arm */
+/* Makes room for reads of a node that hands back; and lets it go.  The kernel may still be reading
+ * into it: then its pages are the kernel's alone.  0 or -errno. */
+int disk_room_make(struct disk_node *d);
+void disk_room_drop(struct disk_node *d);
+/* Hands back a write that failed, but for what was written of it. */
+void disk_write_failed(struct disk_node *d, struct disk_command *c);
+/* Nothing asked of the node before touches a frame any more, if it hands back: takes the requests
+ * of all commands, and returns them, linked. */
+struct far_request *disk_give_up(struct disk_node *d);
+/* far_driver.post */
 unsigned disk_post(struct far_node *n, struct far_request **r, unsigned count);
+/* Gives back what the kernel has carried out; returns how many requests. */
+unsigned disk_take(struct disk_node *d);
+
+/* --- the node (node.c) --- */
+
+/* far_driver.poll and .arm */
 unsigned disk_poll(struct far_node *n);
 int disk_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *timeout_ms);
+
+
 /* --- io_uring (ring.c) --- */
 
 /* Can a ring be made here?  0, or -errno with why. */

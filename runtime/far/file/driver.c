@@ -91,6 +91,7 @@ static void disk_close(struct far_node *n)
         struct disk_node *d = n->data;
 
         disk_ring_drop(d);
+        disk_room_drop(d);
         disk_give_back(d, strchr(n->url, ':') + 1);
         privfd_close(d->fd);
         free(d);
@@ -124,6 +125,8 @@ static int disk_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_
         (void)vm;
         (void)s;
         (void)place;
+        if (disk_is_down(n))
+                return -ENOLINK;        /* the file system may wait for the disk */
         if (first > n->pages || pages > n->pages - first)
                 return -ENOSPC;
         int err = allocate(d, 0, PAGE_SIZE);
@@ -141,7 +144,8 @@ static int disk_use(struct far_node *n, struct far_place *place, uint32_t pages)
         return 0;
 }
 
-/* The ring is the parent's; its file descriptor here is closed without a word to it. */
+/* The ring is the parent's; its file descriptor here is closed without a word to it.  The room is
+ * not here. */
 static bool disk_forked(struct far_node *n)
 {
         struct disk_node *d = n->data;
@@ -159,8 +163,14 @@ static int disk_attach(struct far_node *n, char *base, size_t len, char why[FAR_
         (void)len;
         int err = d->ring_made ? 0 : disk_ring_make(d, why);
 
-        if (!err && n->hands_back)
-                far_up(n);              /* for good: a file is there, or lost */
+        if (err || !n->hands_back)
+                return err;
+        err = d->room ? 0 : disk_room_make(d);
+        if (err)
+                snprintf(why, FAR_WHY, "no memory for pages on their way (%d KiB): free some on "
+                         "this host, or raise `ulimit -v`", DISK_ROOM * PAGE_SIZE / 1024);
+        else
+                far_up(n);
         return err;
 }
 

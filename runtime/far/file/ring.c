@@ -100,7 +100,7 @@ void disk_ring_queue(struct disk_node *d, struct disk_command *c)
 {
         struct io_uring_sqe *s = io_uring_get_sqe(&d->ring);
         uint64_t at = (c->r->place->first + c->r->page + 1) * PAGE_SIZE + c->r->offset;
-        bool write = c->r->op == FAR_WRITE;
+        bool write = c->op == FAR_WRITE;
 
         if (c->pages == 1 && write)
                 io_uring_prep_write(s, d->fd, c->piece[0].iov_base,
