@@ -116,9 +116,9 @@ struct tree_common {
         struct tree_process process[TREE_PROCESSES];
 };
 
-/* A process that is not up yet: its number, and its birth, which no other ever has; birth 0:
- * none. */
-struct tree_child { uint32_t number; uint64_t birth; };
+/* A process that is not up yet: its number, and the private descriptor that keeps it alive
+ * (runtime/far/tree_life.c); -1: there is none. */
+struct tree_child { uint32_t number; int life; };
 
 /* What kern sees is one run of units of SLAB_MAP_SIZE: struct tree_common, then the maps of slab 0,
  * 1, ... */

@@ -11,12 +11,14 @@
 #include "far/far.h"
 #include "far/io.h"
 #include "far/leave.h"
+#include "far/memfd.h"
 #include "far/placement.h"
 #include "far/rebuild.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/scrub.h"
 #include "far/timing.h"
+#include "far/tree.h"
 
 /* the longest wait for other threads at the end of the program */
 #define END_MS 500
@@ -36,6 +38,7 @@ void far_adopt(const struct far_kept *k)
 {
         inherited = *k;
         has_inherited = true;
+        memfd_init(k->proc);
         if (k->tree >= 0)
                 slabs_adopt(k->tree, &k->next);
 }
@@ -56,17 +59,17 @@ static bool keep_nodes(struct far_kept *k)
         return all;
 }
 
-void far_expect_program(struct tree_child *next)
+int far_expect_program(void)
 {
         struct far_kept *k = malloc(sizeof(*k));
+        int number = k && keep_nodes(k) ? slabs_expect() : -ENOMEM;
 
-        if (k && keep_nodes(k))
-                *next = slabs_expect();
         free(k);
+        return number;
 }
 
-void far_expected(const struct tree_child *next) { slabs_expected(next); }
-void far_unkeep(const struct far_kept *k) { slabs_expected(&k->next); }
+void far_expect_end(int number) { slabs_expect_end(number); }
+void far_unkeep(const struct far_kept *k) { tree_child_left(&k->next); }
 void far_leaves(bool leaves)
 {
         slabs_leaves(leaves && repair_stop());
@@ -85,23 +88,20 @@ static bool stays(const struct far_node *n, bool all)
         return n->driver->kind == SLAB_MEMORY || (all && is_local(n));
 }
 
-bool far_keep(struct far_kept *k, const struct tree_child *borrowed)
+bool far_keep(struct far_kept *k, const int *expected)
 {
         bool all = keep_nodes(k), alone = false;
-        int tree = slabs_tree_fd(borrowed ? NULL : &alone);
+        int tree = slabs_tree_fd(expected ? NULL : &alone);
 
         /* No other process needs what is on a remote node: give it back, rather than keep it until
          * none of our writes can arrive any more. */
         for (unsigned i = 0; alone && i < far_nodes(); i++)
                 all &= is_local(far_node_at(i));
+        k->proc = memfd_proc();
         k->tree = tree >= 0 && all ? tree : -1;
-        k->next = (struct tree_child){ 0 };
-        if (k->tree >= 0 && borrowed) {
-                k->next = *borrowed;
-                slabs_keep_expected(borrowed);
-        } else if (k->tree >= 0) {
-                k->next = slabs_expect();
-        }
+        k->next = k->tree < 0 ? (struct tree_child){ .life = -1 }
+                  : expected  ? slabs_expected(*expected)
+                              : slabs_successor();
         /* In a tree that this process leaves, or that other processes make when they need it,
          * another process uses the node too. */
         for (unsigned i = 0; i < far_nodes(); i++) {
@@ -111,7 +111,7 @@ bool far_keep(struct far_kept *k, const struct tree_child *borrowed)
                         k->node[i].fd = -1;
                 }
         }
-        return !all && !borrowed;
+        return !all && !expected;
 }
 
 /* Set by the first thread that ends the program: no other thread releases the leases, and the loss
@@ -252,11 +252,11 @@ const struct far_node *far_cannot_fork(void)
         return NULL;
 }
 
-int far_forked(const struct tree_child *c)
+void far_forked(const struct tree_child *c)
 {
-        int err = slabs_forked(c);
         const void *module = NULL;      /* only the rdma module asks for this */
 
+        slabs_forked(c);
         io_forked();
         rebuild_forked();
         leave_forked();
@@ -267,6 +267,5 @@ int far_forked(const struct tree_child *c)
                         module = far_node_at(i)->module;
         if (module)
                 far_reload(module);
-        return err;
 }
 

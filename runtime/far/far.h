@@ -352,6 +352,7 @@ void far_still(void);
 
 /* What the next program inherits. */
 struct far_kept {
+        int proc;                       /* for memfd_init() */
         /* private descriptor of the process tree, which the next program joins; -1: none */
         int tree;
         /* its number there, so that it counts as alive before it joins: else the last of the others
@@ -360,14 +361,14 @@ struct far_kept {
         struct far_kept_node node[NODES_MAX];
 };
 /* Called before a child that shares our address space is made, so that the parent and the child's
- * program do not both take a node for theirs alone.  Fills in the program's number.
- * far_expected(): the child has ended, or executed its program. */
-void far_expect_program(struct tree_child *next);
-void far_expected(const struct tree_child *next);
-/* execve: fills k with the descriptors and driver state that the next vmrun inherits.  borrowed:
- * this is a vfork child, and that is what far_expect_program() filled in; else NULL.  Returns true
+ * program do not both take a node for theirs alone.  Returns the program's number, negative: it
+ * has none.  far_expect_end(): the child has ended, or executed its program. */
+int far_expect_program(void);
+void far_expect_end(int number);
+/* execve: fills k with the descriptors and driver state that the next vmrun inherits.  expected:
+ * this is a vfork child, and that is what far_expect_program() returned; else NULL.  Returns true
  * if remote leases cannot be inherited; the caller then calls far_end() just before execve. */
-bool far_keep(struct far_kept *k, const struct tree_child *borrowed);
+bool far_keep(struct far_kept *k, const int *expected);
 /* Just before execve, with all other threads quiesced and no transfer under way: this program's
  * slots are free as soon as it is gone.  false: execve has failed. */
 void far_leaves(bool leaves);
@@ -381,8 +382,8 @@ const struct far_node *far_needs_thread(void);
 /* Is there a node that a forked child could not use?  NULL: none. */
 const struct far_node *far_cannot_fork(void);
 /* In a forked child: it becomes process c of the tree, with a VM that has no slab yet, and without
- * connections.  0, or -errno as tree_be_child(). */
-int far_forked(const struct tree_child *c);
+ * connections. */
+void far_forked(const struct tree_child *c);
 uint64_t far_leased_pages(void);
 /* Slots of all nodes that this process holds, those of resident pages included. */
 uint64_t far_used_pages(void);
@@ -410,19 +411,19 @@ void slabs_cut(struct vm *vm, bool full);
 /* The descriptor of that tree, or -1.  *alone: no other process is in it.  With alone NULL it takes
  * no lock: for a process that shares our address space and may be killed at any time. */
 int slabs_tree_fd(bool *alone);
-/* A number for the next program, birth 0 if there is none; and it will not come, or keeps itself
- * alive. */
-struct tree_child slabs_expect(void);
-void slabs_expected(const struct tree_child *c);
-/* In a child that shares our address space: keeps that number alive. */
-void slabs_keep_expected(const struct tree_child *c);
+/* For the next program of this process; life -1: it has no number. */
+struct tree_child slabs_successor(void);
+/* As those of tree.h, for a tree that may not be there.  slabs_expected() takes no lock. */
+int slabs_expect(void);
+struct tree_child slabs_expected(int number);
+void slabs_expect_end(int number);
 /* See far_leaves(). */
 void slabs_leaves(bool leaves);
 /* After execve: the first lease joins the tree of this descriptor, as `next`, instead of making
  * one.  What the old program held in it is released. */
 void slabs_adopt(int fd, const struct tree_child *next);
 /* The slabs' part of far_forked(). */
-int slabs_forked(const struct tree_child *c);
+void slabs_forked(const struct tree_child *c);
 /* This process leaves the tree.  True: it is the last one, so no process needs the nodes any more.
  * False also if that cannot be found out within limit_ms. */
 bool slabs_last(bool still, unsigned limit_ms);

@@ -201,15 +201,13 @@ int far_lease(struct vm *vm, uint32_t have)
         return err;
 }
 
-int slabs_forked(const struct tree_child *c)
+void slabs_forked(const struct tree_child *c)
 {
         memset(map_gpa, 0, sizeof(map_gpa));
         window_forked();
         pthread_mutex_init(&seq.cutter.lock, NULL);
-        int err = tree_be_child(&seq.tree, c);
-        if (!err)
-                slabs_is_member();
-        return err;
+        tree_be_child(&seq.tree, c);
+        slabs_is_member();
 }
 
 void slabs_close(void)

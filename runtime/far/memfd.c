@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/privfd.h"
 #include "common/size.h"
@@ -63,4 +64,33 @@ int memfd_make(const char *name, uint64_t bytes, char *why, size_t n)
         }
         privfd_made(held);
         return fd;
+}
+
+static int proc = -1;
+
+void memfd_init(int proc_fd) { proc = proc_fd; }
+int memfd_proc(void) { return proc; }
+
+static bool is_same(int a, int b)
+{
+        struct stat x, y;
+
+        return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev &&
+               x.st_ino == y.st_ino;
+}
+
+int memfd_again(int fd)
+{
+        char link[32];
+
+        /* Not "self": the first thread may have ended, and has no files then. */
+        snprintf(link, sizeof(link), "thread-self/fd/%d", fd);
+        int again = proc < 0 ? -ENOENT : PRIVFD_NEW(openat(proc, link, O_RDONLY | O_CLOEXEC));
+        if (again == -ENOENT)
+                return -ENOSYS;
+        if (again >= 0 && !is_same(again, fd)) {        /* /proc is none */
+                privfd_close(again);
+                return -ENOSYS;
+        }
+        return again;
 }

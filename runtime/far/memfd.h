@@ -13,4 +13,12 @@ int memfd_make(const char *name, uint64_t bytes, char *why, size_t n);
 /* The same, but the descriptor is not private: close-on-exec, the lowest number. */
 int memfd_open(const char *name, uint64_t bytes, char *why, size_t n);
 
+/* At vmrun's start, and after execve: a private descriptor of /proc; -1: it is not mounted.  The
+ * program may change its root later. */
+void memfd_init(int proc_fd);
+int memfd_proc(void);
+/* Opens the file of a descriptor anew, for reading: private, with locks of its own.  -errno;
+ * -ENOSYS: /proc was not mounted when vmrun started. */
+int memfd_again(int fd);
+
 #endif

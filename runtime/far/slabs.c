@@ -18,7 +18,7 @@ struct sequence seq = {
         .inherited = -1,
         .cutter = { .tree = &seq.tree, .lease_lock = &seq.lock, .lock = PTHREAD_MUTEX_INITIALIZER },
 };
-static struct tree_child successor;     /* the number in the tree that was inherited */
+static struct tree_child successor = { .life = -1 };    /* of the tree that was inherited */
 
 uint64_t slabs_pages(const struct far_node *n, uint32_t count)
 {
@@ -149,8 +149,9 @@ int slabs_start(void)
                 warnx_("far memory: %s", why);
                 return err;
         }
-        err = join && successor.birth ? tree_be_child(&seq.tree, &successor) : -ESRCH;
-        if (err)
+        if (successor.life >= 0)
+                tree_be_child(&seq.tree, &successor);
+        else
                 err = tree_join(&seq.tree);
         if (err) {
                 warnx_("far memory: the slots cannot be locked: %s", strerror(-err));
@@ -179,25 +180,26 @@ int slabs_tree_fd(bool *alone)
         return seq.in_tree ? seq.tree.fd : seq.inherited;
 }
 
-struct tree_child slabs_expect(void)
+struct tree_child slabs_successor(void)
 {
-        struct tree_child c = { 0 };
+        struct tree_child c = { .life = -1 };
 
         if (slabs_tree())
                 tree_child(&seq.tree, &c);
         return c;
 }
 
-void slabs_expected(const struct tree_child *c)
+int slabs_expect(void) { return slabs_tree() ? tree_expect(&seq.tree) : -ENOMEM; }
+
+struct tree_child slabs_expected(int number)
 {
-        if (c->birth)
-                tree_child_left(&seq.tree, c);
+        return number < 0 ? (struct tree_child){ .life = -1 } : tree_expected(&seq.tree, number);
 }
 
-void slabs_keep_expected(const struct tree_child *c)
+void slabs_expect_end(int number)
 {
-        if (c->birth)
-                tree_keep_child(&seq.tree, c);
+        if (number >= 0)
+                tree_expect_end(&seq.tree, number);
 }
 
 void slabs_leaves(bool leaves)
@@ -211,7 +213,6 @@ void slabs_adopt(int fd, const struct tree_child *next)
 {
         seq.inherited = fd;
         successor = *next;
-        tree_adopt(fd, next);
 }
 
 /* --- what is used of each node --- */

@@ -49,7 +49,9 @@ static int map_all(struct tree *t, int fd, uint32_t max_slabs, void *units, char
 {
         uint64_t units_size = tree_units_size(max_slabs);
 
-        *t = (struct tree){ .fd = fd, .max_slabs = max_slabs };
+        *t = (struct tree){
+                .fd = fd, .life = -1, .self = TREE_PROCESSES, .max_slabs = max_slabs
+        };
         t->head = map(fd, NULL, 0, TREE_HEAD_SIZE);
         if (t->head)
                 t->units = map(fd, units, TREE_HEAD_SIZE, units_size);
@@ -130,6 +132,8 @@ void tree_close(struct tree *t)
         unmap(t->units, tree_units_size(t->max_slabs));
         unmap(t->head, TREE_HEAD_SIZE);
         privfd_close(t->fd);
+        if (t->life >= 0)
+                privfd_close(t->life);
 }
 
 /* ---- the lock ---- */

@@ -36,8 +36,8 @@ struct tree_node {
         uint32_t again;
         struct far_kept_node kept;
 };
-/* A process number.  The process holds a lock on the byte of the file with this number as long as
- * it lives. */
+/* A process number.  The byte of the file with this number is locked as long as the process
+ * lives. */
 struct tree_record {
         enum { RECORD_FREE, RECORD_USED, RECORD_DEAD } state;
         int32_t pid;                    /* for messages; 0: not up yet, so it sent nothing */
@@ -98,15 +98,18 @@ static inline struct slot_pieces *slot_pieces(struct slot_pieces *pieces, uint64
 
 /* A process's view. */
 struct tree {
-        int fd;                         /* private */
-        uint32_t self;                  /* this process's number, once it has one */
+        /* Private, and mapped.  All processes of the tree have this file description, so no lock is
+         * held through it; but it is asked who is alive. */
+        int fd;
+        /* Private: the description that keeps this process alive; -1: it has no number, or /proc is
+         * not there, and with it no other process. */
+        int life;
+        uint32_t self;                  /* this process's number; TREE_PROCESSES: it has none yet */
         struct tree_head *head;
         char *units;
         _Atomic uint64_t *bits;
         struct slot_pieces *pieces;
         uint32_t max_slabs;
-        /* numbers kept alive by this process: its own, and those of children not up yet */
-        uint64_t keeping[TREE_PROCESSES / 64];
 };
 
 /* --- tree.c --- */
@@ -132,22 +135,24 @@ void tree_yield(struct tree *t);
 
 /* Gives this process a number.  -EAGAIN: all are in use. */
 int tree_join(struct tree *t);
-/* Before fork, or for the program that this process, or a child that shares its memory, executes: a
- * number, kept alive by this process, which has left the nodes that this one has.  -EAGAIN: all
- * are in use. */
+/* Before fork, or for the program that this process executes: a number, which has left the nodes
+ * that this process has, and its descriptor.  [I] Until tree_child_left() this process makes no
+ * other child: it would have that descriptor too, and keep the number alive.  -EAGAIN: all are in
+ * use. */
 int tree_child(struct tree *t, struct tree_child *c);
-/* In a child that shares this memory: the number is kept alive by it, too.  0 or -errno. */
-int tree_keep_child(const struct tree *t, const struct tree_child *c);
-/* In the child, before anything else: it has that number from now on, and keeps itself alive.
- * -ESRCH: the parent died so early that the slots it shared are gone; the child can read
- * nothing. */
-int tree_be_child(struct tree *t, const struct tree_child *c);
-/* In the parent: the child is up, keeps itself alive, or never will be up.  The parent keeps it
- * alive no longer. */
-void tree_child_left(struct tree *t, const struct tree_child *c);
-/* After execve, with the inherited descriptor: what the old program held is no longer kept alive by
- * this process, but only `next`, its number if it has one (birth 0: none). */
-void tree_adopt(int fd, const struct tree_child *next);
+/* In the child, or in the program, which has inherited the descriptor: it has that number from now
+ * on.  Before anything else: until then a child keeps its parent alive. */
+void tree_be_child(struct tree *t, const struct tree_child *c);
+/* In the parent: the child was made, or will not be; or the execve has failed. */
+void tree_child_left(const struct tree_child *c);
+/* Before a child is made that shares this memory: a number for the program that it executes, or
+ * -errno.  It needs no descriptor, which other children would have too: what keeps this process
+ * alive keeps it, and that child has that as well. */
+int tree_expect(struct tree *t);
+/* In that child, when it executes the program.  Takes no lock, as it may be killed at any time. */
+struct tree_child tree_expected(const struct tree *t, int number);
+/* The child has executed the program, or has ended. */
+void tree_expect_end(const struct tree *t, int number);
 
 /* Notices who has died, and buries the dead, for some milliseconds only: those that are left, or a
  * part of one, are buried when it is called again.  Returns how many slots became free.  If a slab

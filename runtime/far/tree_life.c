@@ -1,18 +1,27 @@
 /*
  * See tree.h: which processes of a tree are alive, and what becomes of those that are not.
  *
- * A process is alive as long as its byte of the file is locked (fcntl, F_RDLCK): by itself, and by
- * its parent until the child is up.  The kernel drops such locks when the last thread of the
- * process has ended, so none of its code runs any more when others notice.  The locks belong to the
- * process, not to the descriptor: a child does not inherit them, and closing any descriptor of the
- * file would drop them.  So there is only one descriptor, which the program cannot reach.
+ * A process is alive as long as its byte of the file is locked (F_OFD_SETLK, F_RDLCK).  The lock
+ * belongs to a file description that only this process has: it was opened for it, before it was
+ * there, and passed to it by fork or execve.  So the process is alive from its first instruction
+ * on; the kernel drops the lock when the last thread has ended, and none of its code runs any more
+ * when others notice.
+ *
+ * [I] The description of a process is never mapped, for a mapping is inherited and keeps it open.
+ * Its descriptor closes at execve, unless it is the next program's; a forked child closes its
+ * parent's.  A child that shares this memory has it as well, so a process is alive as long as one
+ * runs in its memory.
+ *
+ * Unlike a process's own locks (F_SETLK), these survive that somebody opens and closes the file,
+ * as a program does that reads all of /proc/PID/fd.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
+#include "base/privfd.h"
 #include "common/clock.h"
+#include "far/memfd.h"
 #include "far/tree.h"
 
 /* With the lock held, which others may wait for. */
@@ -25,26 +34,25 @@ static struct flock byte(short type, uint32_t p)
         return (struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_start = p, .l_len = 1 };
 }
 
-static int keep_alive(struct tree *t, uint32_t p)
+static int lock_byte(int life, short type, uint32_t p)
 {
-        struct flock l = byte(F_RDLCK, p);
-        if (fcntl(t->fd, F_SETLK, &l) != 0)
-                return -errno;
-        t->keeping[p / 64] |= 1ull << p % 64;
-        return 0;
+        struct flock l = byte(type, p);
+
+        return fcntl(life, F_OFD_SETLK, &l) == 0 ? 0 : -errno;
 }
 
-/* If the kernel reports an error, it counts as alive: a wrong guess then costs space, the opposite
- * would cost data. */
+/* Asked through the description that is mapped: own locks do not conflict.  If the kernel reports
+ * an error, it counts as alive: a wrong guess then costs space, the opposite would cost data. */
 static bool is_alive(const struct tree *t, uint32_t p)
 {
         struct flock l = byte(F_WRLCK, p);
-        return (t->keeping[p / 64] >> p % 64 & 1) || fcntl(t->fd, F_GETLK, &l) != 0 ||
-               l.l_type != F_UNLCK;
+
+        return p == t->self || fcntl(t->fd, F_OFD_GETLK, &l) != 0 || l.l_type != F_UNLCK;
 }
 
-/* left: nodes that the process has left (far/leave.h). */
-static int take_free_number(struct tree *t, uint64_t left)
+/* life: the descriptor that keeps it alive.  left: nodes that the process has left
+ * (far/leave.h). */
+static int take_free_number(struct tree *t, int life, uint64_t left)
 {
         struct tree_head *h = t->head;
         uint32_t p = 0;
@@ -55,7 +63,7 @@ static int take_free_number(struct tree *t, uint64_t left)
                 return -EAGAIN;
         /* First the lock, then the record: a number in use whose byte is not locked means a dead
          * process. */
-        int err = keep_alive(t, p);
+        int err = life < 0 ? 0 : lock_byte(life, F_RDLCK, p);
         if (err)
                 return err;
         if (p >= atomic_load(&common(t)->numbers))
@@ -74,90 +82,90 @@ static void mend_all(struct tree *t)
 }
 
 /* Some of the dead are buried on the way: all only if their numbers are needed. */
-static int take_number(struct tree *t, uint64_t left)
+static int take_number(struct tree *t, int life, uint64_t left)
 {
         tree_mend_locked(t);
-        int p = take_free_number(t, left);
+        int p = take_free_number(t, life, left);
         if (p != -EAGAIN)
                 return p;
         mend_all(t);
-        return take_free_number(t, left);
+        return take_free_number(t, life, left);
 }
 
+/* Without /proc the first process goes without a lock: it can have no children, so nobody asks. */
 int tree_join(struct tree *t)
 {
+        int life = memfd_again(t->fd);
+
+        if (life < 0 && (life != -ENOSYS || t->head->births))
+                return life;
         tree_lock(t);
-        int p = take_number(t, 0);
+        int p = take_number(t, life, 0);
         if (p >= 0) {
                 t->self = (uint32_t)p;
+                t->life = life;
                 t->head->record[p].pid = getpid();
         }
         tree_unlock(t);
+        if (p < 0 && life >= 0)
+                privfd_close(life);
         return p < 0 ? p : 0;
+}
+
+/* It is born without what this process has left. */
+static int number_of_child(struct tree *t, int life)
+{
+        tree_lock(t);
+        int p = take_number(t, life, atomic_load(&common(t)->process[t->self].left));
+        tree_unlock(t);
+        return p;
 }
 
 int tree_child(struct tree *t, struct tree_child *c)
 {
-        tree_lock(t);
-        /* The child is born without what its parent has left. */
-        int p = take_number(t, atomic_load(&common(t)->process[t->self].left));
+        int life = memfd_again(t->fd);
+        int p = life < 0 ? life : number_of_child(t, life);
+
         if (p >= 0)
-                *c = (struct tree_child){ (uint32_t)p, t->head->record[p].birth };
-        tree_unlock(t);
+                *c = (struct tree_child){ (uint32_t)p, life };
+        else if (life >= 0)
+                privfd_close(life);
         return p < 0 ? p : 0;
 }
 
-static void stop_keeping(struct tree *t, uint32_t p)
+void tree_be_child(struct tree *t, const struct tree_child *c)
 {
-        struct flock l = byte(F_UNLCK, p);
-        fcntl(t->fd, F_SETLK, &l);
-        t->keeping[p / 64] &= ~(1ull << p % 64);
-}
-
-int tree_be_child(struct tree *t, const struct tree_child *c)
-{
-        struct tree_record *r = &t->head->record[c->number];
-
-        memset(t->keeping, 0, sizeof(t->keeping));
-        int err = keep_alive(t, c->number);
-        if (err)
-                return err;
+        if (t->life >= 0)
+                privfd_close(t->life);
+        t->life = c->life;
         t->self = c->number;
-        /* If the parent died before that, the number may have been buried, and belong to another
-         * process now. */
         tree_lock(t);
-        if (r->state == RECORD_USED && r->birth == c->birth)
-                r->pid = getpid();
-        else
-                err = -ESRCH;
+        t->head->record[c->number].pid = getpid();
         tree_unlock(t);
-        if (err)
-                stop_keeping(t, c->number);
-        return err;
 }
 
-int tree_keep_child(const struct tree *t, const struct tree_child *c)
+void tree_child_left(const struct tree_child *c)
 {
-        struct flock l = byte(F_RDLCK, c->number);
-        return fcntl(t->fd, F_SETLK, &l) == 0 ? 0 : -errno;
+        if (c->life >= 0)
+                privfd_close(c->life);
 }
 
-void tree_child_left(struct tree *t, const struct tree_child *c) { stop_keeping(t, c->number); }
+int tree_expect(struct tree *t) { return t->life < 0 ? -ENOSYS : number_of_child(t, t->life); }
 
-/* execve keeps fcntl locks, so the old program's byte is still locked by this process. */
-void tree_adopt(int fd, const struct tree_child *next)
+struct tree_child tree_expected(const struct tree *t, int number)
 {
-        off_t own = next->birth ? next->number : TREE_PROCESSES;
-        struct flock below = {
-                .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = own
-        };
-        struct flock above = {
-                .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = own + 1, .l_len = TREE_PROCESSES
-        };
+        struct tree_child c = { (uint32_t)number, memfd_again(t->fd) };
 
-        if (own)                        /* a length of 0 is up to the end */
-                fcntl(fd, F_SETLK, &below);
-        fcntl(fd, F_SETLK, &above);
+        if (c.life >= 0 && lock_byte(c.life, F_RDLCK, c.number) != 0) {
+                privfd_close(c.life);
+                c.life = -1;
+        }
+        return c;
+}
+
+void tree_expect_end(const struct tree *t, int number)
+{
+        lock_byte(t->life, F_UNLCK, (uint32_t)number);
 }
 
 static bool any_remote(const struct tree_head *h)
@@ -189,6 +197,17 @@ bool tree_unburied_locked(const struct tree *t)
         return false;
 }
 
+/* A process that has no number yet buries p as p itself would: if it dies meanwhile, p is buried
+ * again. */
+static bool bury(struct tree *t, uint32_t p, int64_t until, uint64_t *freed)
+{
+        struct tree as = *t;
+
+        if (as.self == TREE_PROCESSES)
+                as.self = p;
+        return tree_bury(&as, p, until, freed);
+}
+
 uint64_t tree_mend_locked(struct tree *t)
 {
         const uint32_t n = atomic_load(&common(t)->numbers);
@@ -202,7 +221,7 @@ uint64_t tree_mend_locked(struct tree *t)
         for (uint32_t p = 0; p < n; p++) {
                 if (!can_be_buried(t, p))
                         continue;
-                if (!tree_bury(t, p, until, &freed))
+                if (!bury(t, p, until, &freed))
                         break;
                 record[p].state = RECORD_FREE;
                 if (now_ms() >= until)

@@ -18,6 +18,7 @@
 #include "base/message.h"
 #include "base/options.h"
 #include "base/privfd.h"
+#include "far/memfd.h"
 #include "marshal/sys.h"
 #include "process/end.h"
 #include "process/exec.h"
@@ -241,8 +242,7 @@ static long follow(struct thread *t, struct exec_room *r, uint64_t mask, int pro
 {
         long err = hand_over(t, r, fill(t, r, mask, program));
 
-        if (!t->vforked)
-                far_unkeep(&r->handover.far);
+        far_unkeep(&r->handover.far);
         return err;
 }
 
@@ -269,10 +269,10 @@ static long run_natively(struct thread *t, struct exec_room *r, const struct pro
         const uint64_t all = ~0ull;
         bool goodbye = certain && far_keep(&r->handover.far, t->vforked ? &t->next : NULL);
 
-        if (certain && !t->vforked)
+        if (certain) {
                 far_unkeep(&r->handover.far);   /* that program needs none of it */
-        if (certain)
                 end(t, goodbye);
+        }
         limits_keep(&limits);
         limits_to_host(&limits, certain, &old);
         handlers(action, true);
@@ -440,4 +440,5 @@ const struct handover *exec_resume(char **argv)
 void exec_init(void)
 {
         handover_init(PRIVFD_NEW(open("/proc/self/exe", O_PATH | O_CLOEXEC)));
+        memfd_init(PRIVFD_NEW(open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC)));
 }

@@ -3,9 +3,9 @@
  *
  *   parent   holds signals, stops the other threads and the cleaner, takes the image; the host
  *            forks
- *   child    joins the tree and tells the parent; makes its own VM, puts the image into it, and
- *            continues where the parent made the call
- *   parent   waits for the child's message; all threads continue
+ *   child    joins the tree, makes its own VM, puts the image into it, and continues where the
+ *            parent made the call
+ *   parent   all threads continue
  *
  * Meanwhile no thread of the program runs in the parent, and of vmrun's threads only this one.  So
  * no lock is held when the host forks, and malloc's data is consistent.
@@ -154,31 +154,13 @@ static void settle(struct thread *t, const struct clone_request *rq)
                 t->v->regs.rsp = rq->stack;
 }
 
-/* Signals are held, so SIGPIPE from a write to a pipe without readers is still pending; it is not
- * the program's. */
-static void take_back_sigpipe(void)
-{
-        const uint64_t set = 1ull << (SIGPIPE - 1);
-        const struct timespec now = { 0 };
-
-        sys_own(__NR_rt_sigtimedwait, P(&set), 0, P(&now), 8, 0, 0);
-}
-
 static void be_child(struct thread *t, const struct clone_request *rq, struct fork_image *im,
-                     const struct tree_child *c, int up)
+                     const struct tree_child *c)
 {
         char why[512] = "";
 
         privfd_forked();                /* before the first new descriptor */
-        int err = far_forked(c);
-        if (err)                        /* the parent has died, and the slots it shared are gone */
-                die_(EXIT_VMRUN_FAILED,
-                     "a child was left without memory: its parent died before it was up");
-        if (write(up, "", 1) < 0) {     /* the parent was killed just now: that does not matter */
-                take_back_sigpipe();
-                info_("a child outlives its parent");
-        }
-        privfd_close(up);
+        far_forked(c);
         service_forked();
         procfs_mem_forked();
         replay_forked();
@@ -189,7 +171,7 @@ static void be_child(struct thread *t, const struct clone_request *rq, struct fo
         wait_first();
         if (rq->flags & CLONE_SETTLS)
                 im->state.fs = rq->tls;
-        err = fork_image_put(im, t);
+        int err = fork_image_put(im, t);
         if (err)
                 die_(EXIT_VMRUN_FAILED, "a child cannot be given its memory: %s", strerror(-err));
         fork_image_free(im);
@@ -201,14 +183,6 @@ static void be_child(struct thread *t, const struct clone_request *rq, struct fo
 
 /* ---- the parent ---- */
 
-/* Waits until the child is a process of the tree, or never will be. */
-static void wait_until_up(int up)
-{
-        char c;
-        while (read(up, &c, 1) < 0 && errno == EINTR)
-                ;
-}
-
 /* Stores clone()'s results for the parent.  Like Linux, it reports no error if they cannot be
  * stored. */
 static void tell_parent(struct thread *t, const struct clone_request *rq, int32_t pid, int pidfd)
@@ -219,23 +193,23 @@ static void tell_parent(struct thread *t, const struct clone_request *rq, int32_
                 gmem_write(t, rq->pidfd, &pidfd, sizeof(pidfd));
 }
 
-static int open_pipe(int up[2])
+/* A number in the tree for the child.  -errno as of fork. */
+static int expect_child(struct thread *t, struct tree_child *c)
 {
-        bool held = privfd_making();
-        int err = pipe2(up, O_CLOEXEC) == 0 ? 0 : -errno;
-        if (!err) {
-                up[0] = privfd_move(up[0]);
-                up[1] = privfd_move(up[1]);
+        struct tree *tree = slabs_tree();
+
+        if (!tree)
+                return -ENOMEM;
+        slabs_cut(t->vm, false);
+        int err = tree_child(tree, c);
+        if (err == -EAGAIN) {
+                slabs_cut(t->vm, true);
+                err = tree_child(tree, c);
         }
-        privfd_made(held);
-        if (err)
-                return err;
-        if (up[0] >= 0 && up[1] >= 0)
-                return 0;
-        for (int i = 0; i < 2; i++)
-                if (up[i] >= 0)
-                        privfd_close(up[i]);
-        return -EAGAIN;
+        if (err == -ENOSYS)
+                info_once(0x70008, "fork is not supported without /proc: mount it before vmrun "
+                                   "starts: ENOSYS");
+        return err && err != -ENOSYS ? -EAGAIN : err;
 }
 
 /* Called while all but this thread is quiesced. */
@@ -243,48 +217,31 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
 {
         struct fork_image im = { 0 };
         struct tree_child child;
-        int up[2];
 
-        struct tree *tree = slabs_tree();
-        if (tree)
-                slabs_cut(t->vm, false);
-        int err = tree ? tree_child(tree, &child) : -ENOMEM;
-        if (err == -EAGAIN) {
-                slabs_cut(t->vm, true);
-                err = tree_child(tree, &child);
-        }
-        if (err)
-                return err;
-        long pid = open_pipe(up);
+        long pid = expect_child(t, &child);
+        if (pid)
+                return pid;
+        rebuild_hold();
+        scrub_hold();
+        io_pause_repairs();
+        pid = fork_image_take(&im, t, slabs_tree(), &child);
+        io_hold();
+        stats_hold();
+        if (pid == 0)
+                pid = host_fork(rq, pidfd);
+        else if (pid == -ENOMEM)
+                info_("fork: pages that could neither be written to far memory nor copied: ENOMEM");
         if (pid == 0) {
-                rebuild_hold();
-                scrub_hold();
-                io_pause_repairs();
-                pid = fork_image_take(&im, t, tree, &child);
-                io_hold();
-                stats_hold();
-                if (pid == 0)
-                        pid = host_fork(rq, pidfd);
-                else if (pid == -ENOMEM)
-                        info_("fork: pages that could neither be written to far memory nor copied: "
-                              "ENOMEM");
-                if (pid == 0) {
-                        privfd_close(up[0]);
-                        be_child(t, rq, &im, &child, up[1]);
-                        return 0;
-                }
-                stats_release();
-                privfd_close(up[1]);
-                io_release();
-                repair_go_on();
-                scrub_release();
-                rebuild_release();
-                if (pid > 0)
-                        wait_until_up(up[0]);
-                privfd_close(up[0]);
+                be_child(t, rq, &im, &child);
+                return 0;
         }
+        stats_release();
+        io_release();
+        repair_go_on();
+        scrub_release();
+        rebuild_release();
         fork_image_free(&im);
-        tree_child_left(tree, &child);
+        tree_child_left(&child);
         return pid;
 }
 

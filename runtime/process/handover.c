@@ -29,9 +29,10 @@ void handover_init(int fd)
 
 void handover_private_fds(const struct handover *h, void (*fn)(int fd))
 {
-        const int single[] = { h->kvm, h->message > STDERR_FILENO ? h->message : -1, h->far.tree,
-                               h->stats.file.dir_fd, h->stats.direct_fd, h->profile.dir_fd,
-                               h->ctl.dir_fd, h->ctl.listen_fd };
+        const int single[] = { h->kvm, h->message > STDERR_FILENO ? h->message : -1, h->far.proc,
+                               h->far.tree, h->far.next.life, h->stats.file.dir_fd,
+                               h->stats.direct_fd, h->profile.dir_fd, h->ctl.dir_fd,
+                               h->ctl.listen_fd };
 
         for (size_t i = 0; i < sizeof(single) / sizeof(single[0]); i++)
                 if (single[i] >= 0)

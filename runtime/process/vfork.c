@@ -54,13 +54,13 @@ struct kept {
         pid_t tid, pid, kick_tid, kick_pid;
         uint64_t clear_tid, robust_list;
         bool vforked;                   /* the caller is itself the child of a vfork */
-        struct tree_child next;
+        int next;
 };
 
 struct child {
         struct thread *t;
         const struct clone_request *rq;
-        struct tree_child next;
+        int next;
         uint64_t mask;
         struct sighand sighand;
 };
@@ -256,7 +256,7 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
         struct kept k = { .xstate = NULL };
-        struct tree_child next = { 0 };
+        int next = -1;
         struct privfd_lent lent = { .made = NULL };
         int pidfd = -1;
         long ret = -ENOMEM;
@@ -275,7 +275,7 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         }
         /* Not for the program of a child's child: if the child is killed nobody gives it back. */
         if (!t->vforked)
-                far_expect_program(&next);
+                next = far_expect_program();
         /* if the child made the thread, it would belong to the child and end with it */
         service_ensure(t->vm);
         if (!t->vforked)
@@ -304,7 +304,7 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         if (rq->flags & CLONE_PIDFD)
                 gmem_write(t, rq->pidfd, &pidfd, sizeof(pidfd));
 out:
-        far_expected(&next);
+        far_expect_end(next);
         if (lent.made)
                 privfd_vforked(&lent);
         signals_release(t, mask);

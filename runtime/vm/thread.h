@@ -106,7 +106,8 @@ struct thread {
         bool alive;
         struct thread_end end;
         bool vforked;                   /* the child of a vfork runs on this vCPU meanwhile */
-        struct tree_child next;         /* vforked: of the program that it executes */
+        int next;               /* vforked: of the program that it executes, the number in the tree;
+                                 * negative: it has none */
         struct thread *next_idle;
         uint32_t pins;                  /* frames that it has pinned (memory/gmem.c) */
         /* the argument of set_tid_address; kept here, as that of set_robust_list in the vCPU block,

@@ -1,6 +1,7 @@
 /*
  * t_fork: processes, their ends, signals and what they inherit beside memory.
  */
+#include <dirent.h>
 #include <fenv.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -395,6 +396,70 @@ static void test_storm(void)
         CHECK(sigaction(SIGUSR2, &old, NULL) == 0);
 }
 
+/* As tar and grep -r do in /proc. */
+static void look_into_files_of(pid_t pid)
+{
+        char path[sizeof("/proc/-2147483648/fd")];
+
+        snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+        DIR *d = opendir(path);
+        CHECK(d);
+        for (struct dirent *e; (e = readdir(d));) {
+                int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+                if (fd >= 0)
+                        close(fd);
+        }
+        closedir(d);
+}
+
+static void turn_ends(int to) { CHECK(write(to, "", 1) == 1); }
+static void turn_begins(int from)
+{
+        char c;
+        CHECK(read(from, &c, 1) == 1);
+}
+
+/* A child, then its parent, closes files that the other has open.  When that cost a process of
+ * vmrun the lock by which it counts as alive, the other was given its pages. */
+static void test_looks(void)
+{
+        const uint64_t pages = 6 * MiB / PG;
+        char *p = map_pages(pages, RW, MAP_PRIVATE);
+        int down[2], up[2];
+
+        CHECK(pipe(down) == 0 && pipe(up) == 0);
+        fill(p, 0, pages, 1);
+        pid_t child = start_child();
+        close(child ? up[1] : up[0]);   /* so that the end of one ends the other's wait */
+        close(child ? down[0] : down[1]);
+        if (!child) {
+                fill(p, 0, pages, 2);
+                look_into_files_of(getppid());
+                turn_ends(up[1]);
+                turn_begins(down[0]);
+                verify("the child's", p, 0, pages, 2);
+                fill(p, 0, pages, 4);
+                reap(start_child() ?: (_exit(0), 0), 0);
+                turn_ends(up[1]);
+                turn_begins(down[0]);
+                verify("the child's, later", p, 0, pages, 4);
+                _exit(0);
+        }
+        turn_begins(up[0]);
+        reap(start_child() ?: (_exit(0), 0), 0);        /* at a fork the dead are buried */
+        fill(p, 0, pages, 3);
+        look_into_files_of(child);
+        turn_ends(down[1]);
+        turn_begins(up[0]);
+        verify("the parent's", p, 0, pages, 3);
+        fill(p, 0, pages, 5);
+        turn_ends(down[1]);
+        reap(child, 0);
+        verify("the parent's, later", p, 0, pages, 5);
+        close(down[1]), close(up[0]);
+        CHECK(munmap(p, pages * PG) == 0);
+}
+
 void process_tests(void)
 {
         static const struct { const char *name; void (*run)(void);
@@ -403,7 +468,7 @@ void process_tests(void)
                 { "orphans", test_orphans }, { "pipes", test_pipes },
                 { "signals", test_signals }, { "registers", test_registers },
                 { "limits", test_limits },   { "clone", test_clone },
-                { "storm", test_storm },
+                { "storm", test_storm },     { "looks", test_looks },
         };
         for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
                 tests[i].run();

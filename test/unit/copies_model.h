@@ -114,13 +114,13 @@ struct seat {
         struct life program, side;
         enum start start;
         bool alive;                     /* from its start to its death; then its lives unwind */
-        bool up;                        /* it keeps its number alive itself */
+        bool up;                        /* it has its number */
         bool attached;                  /* its I/O side works */
         bool stopped, content;
         uint64_t pid;
         const struct seat *parent;      /* which had this pid; NULL: none */
         uint64_t parent_pid;
-        bool keeps[NUMBERS];            /* its locks on bytes of the tree's file */
+        uint64_t files;                 /* its file descriptions (tree_files.h): a set */
         struct tree tree;
         uint32_t number;                /* as its I/O side knows it */
         struct tree_child child;        /* FORKED: what it is to be */

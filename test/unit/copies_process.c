@@ -331,7 +331,7 @@ void process_kill(struct seat *s)
                 tree_owner = NULL, tree_torn = true;
         repairs_die(s);
         s->repair_owner = NULL;
-        memset(s->keeps, 0, sizeof(s->keeps));
+        s->files = 0;
         net_orphan(s);
         for (struct page *g = s->page; g < s->page + HELD; g++)
                 forget(g);

@@ -55,6 +55,17 @@ static void make_nodes(struct seat *s)
         memory_reset(s);
 }
 
+/* In memory that is new. */
+static void make_tree(struct seat *s)
+{
+        s->tree = (struct tree){ .fd = 1,
+                                 .life = -1,
+                                 .self = TREE_PROCESSES,
+                                 .head = head,
+                                 .units = units,
+                                 .bits = bits };
+}
+
 static struct seat *start(enum start how)
 {
         for (struct seat *s = seats; s < seats + SEATS; s++) {
@@ -65,7 +76,7 @@ static struct seat *start(enum start how)
                 s->pid = ++pids;
                 s->parent = NULL;
                 memset(s->page, 0, sizeof(s->page));
-                s->tree = (struct tree){ .fd = 1, .head = head, .units = units, .bits = bits };
+                make_tree(s);
                 make_nodes(s);
                 s->start = how;
                 return s;
@@ -118,6 +129,9 @@ static void do_fork(struct seat *s, enum start how)
                 child->number = s->number;
                 child->parent = s;
                 child->parent_pid = s->pid;
+                child->files = s->files;
+                child->tree.life = s->tree.life;
+                child->tree.self = s->tree.self;
                 if (how == FORKED)
                         inherit_nodes(child, s);
                 for (unsigned i = 0; how == FORKED && i < HELD; i++)
@@ -126,18 +140,16 @@ static void do_fork(struct seat *s, enum start how)
                                                         .inherited = s->page[i].state };
                 met.forks++;
                 repair_go_on();
-                wait_until(is_up, &w);
+                if (how == EXECUTED)
+                        wait_until(is_up, &w);
         }
         repair_go_on();
-        tree_child_left(&s->tree, &c);
+        tree_child_left(&c);
 }
 
 static void be_child(struct seat *s)
 {
-        if (tree_be_child(&s->tree, &s->child) != 0) {
-                process_kill(s);
-                crash_point();
-        }
+        tree_be_child(&s->tree, &s->child);
         leave_forked();
         be_process(s);
         for (struct page *g = s->page; g < s->page + HELD; g++)
@@ -152,7 +164,7 @@ static bool side_is_home(void *arg) { return ((struct seat *)arg)->side.home; }
 
 static void do_exec(struct seat *s)
 {
-        struct tree_child next = { 0 };
+        struct tree_child next;
         bool left[NODES];
 
         if (!expect(s, &next))
@@ -163,7 +175,7 @@ static void do_exec(struct seat *s)
         if (chance(4)) {                /* execve has failed */
                 tree_leaves(&s->tree, false);
                 repair_go_on();
-                tree_child_left(&s->tree, &next);
+                tree_child_left(&next);
                 return;
         }
         met.execs++;
@@ -173,15 +185,14 @@ static void do_exec(struct seat *s)
         for (struct page *g = s->page; g < s->page + HELD; g++)
                 forget(g);
         net_orphan(s);
-        memset(s->tree.keeping, 0, sizeof(s->tree.keeping));
-        tree_adopt(1, &next);
+        make_tree(s);
+        s->files = 1ull << next.life;   /* all others are closed at execve */
         wait_until(side_is_home, s);
         for (unsigned k = 0; k < NODES; k++)
                 left[k] = *(bool *)&s->node[k].is_left;
         make_nodes(s);
         inherit_left(s, left);
-        if (tree_be_child(&s->tree, &next) != 0)
-                tree_join(&s->tree);
+        tree_be_child(&s->tree, &next);
         be_process(s);
 }
 

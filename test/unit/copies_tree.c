@@ -13,6 +13,7 @@
 #include "far/tree_hold.c"
 #include "far/tree_life.c"
 #include "far/cut.c"
+#include "tree_files.h"
 
 struct tree_head *head;
 char *units;
@@ -72,24 +73,14 @@ bool tree_lock_within(struct tree *t, unsigned limit_ms)
         return true;
 }
 
-static bool is_kept(uint64_t p)
+static uint64_t *own_files(void) { return &self()->files; }
+static uint64_t all_files(void)
 {
-        for (const struct seat *s = seats; s < seats + SEATS; s++)
-                if (s != self() && s->keeps[p])
-                        return true;
-        return false;
-}
+        uint64_t all = 0;
 
-/* The locks belong to the process, and execve keeps them. */
-int model_fcntl(int fd, int cmd, struct flock *l)
-{
-        (void)fd;
-        crash_point();
-        if (cmd == F_GETLK)
-                l->l_type = is_kept((uint64_t)l->l_start) ? F_RDLCK : F_UNLCK;
-        for (off_t i = l->l_start; cmd == F_SETLK && i < NUMBERS && i < l->l_start + l->l_len; i++)
-                self()->keeps[i] = l->l_type == F_RDLCK;
-        return 0;
+        for (const struct seat *s = seats; s < seats + SEATS; s++)
+                all |= s->files;
+        return all;
 }
 
 void io_start(struct vm *vm, struct slot_pieces *pieces)
@@ -149,4 +140,5 @@ void tree_reset(unsigned replicas)
         head->births = head->told = 0;
         head->nslabs = SLABS;
         tree_owner = NULL, tree_torn = false;
+        memset(locks, 0, sizeof(locks));
 }

@@ -206,12 +206,12 @@ struct process {
         struct life life;
         unsigned seat;
         bool alive;                     /* from its start to its death; then its actor unwinds */
-        bool up;                        /* it keeps its number alive itself */
+        bool up;                        /* it has its number */
         bool ending;                    /* in order */
         bool attached;                  /* makes connections */
         bool content;                   /* in CALM: it has read and written */
         uint64_t pid;
-        bool keeps[NUMBERS];            /* its locks on bytes of the tree's file */
+        uint64_t files;                 /* its file descriptions (tree_files.h): a set */
         struct view view[NODES];
         uint64_t numbers;               /* of requests */
         unsigned npages;

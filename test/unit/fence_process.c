@@ -84,7 +84,7 @@ void process_kill(struct process *p)
                 return;
         if (l->owner == &p->life)       /* robust; nothing under it needs to be mended here */
                 l->owner = NULL;
-        memset(p->keeps, 0, sizeof(p->keeps));
+        p->files = 0;
         client_close(p, false);
         while (p->npages)
                 forget(s, p->npages - 1);
@@ -104,7 +104,7 @@ void process_loses(struct process *p, unsigned node)
 static bool lives_beside(const struct seat *me)
 {
         for (const struct seat *s = seats; s < seats + SEATS; s++)
-                if (s != me && s->p.alive && s->p.up && !s->p.ending)
+                if (s != me && s->p.alive && (s->p.up || s->tree.life >= 0) && !s->p.ending)
                         return true;
         return false;
 }

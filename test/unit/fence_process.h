@@ -25,8 +25,8 @@ struct seat {
         struct cutter cutter;
         struct far_node node[NODES], *nodes[NODES];
         pthread_mutex_t lease_lock;
-        struct tree_child number;       /* FORKED, EXECUTED */
-        uint64_t parent;                /* pid */
+        struct tree_child number;       /* FORKED */
+        int expected;                   /* EXECUTED: of its program */
         unsigned nshared;               /* FORKED: pages that it holds once it is up */
         struct page shared[SLABS * PAGES];
 };

@@ -26,6 +26,17 @@ static void be_process(struct seat *s)
         s->p.up = true;
 }
 
+/* In memory that is new. */
+static void make_tree(struct seat *s)
+{
+        s->tree = (struct tree){ .fd = 1,
+                                 .life = -1,
+                                 .self = TREE_PROCESSES,
+                                 .head = head,
+                                 .units = units,
+                                 .bits = bits };
+}
+
 static void make_process(struct seat *s, enum start how)
 {
         s->p = (struct process){ .life = s->p.life,
@@ -33,7 +44,7 @@ static void make_process(struct seat *s, enum start how)
                                  .alive = true,
                                  .pid = ++pids,
                                  .numbers = pids << 32 };
-        s->tree = (struct tree){ .fd = 1, .head = head, .units = units, .bits = bits };
+        make_tree(s);
         s->map.nslabs = 0;
         for (unsigned k = 0; k < NODES; k++) {
                 s->node[k] = (struct far_node){
@@ -50,60 +61,40 @@ static void make_process(struct seat *s, enum start how)
 }
 
 /* What a child has from its parent. */
-static void inherit(struct seat *s, const struct seat *parent, const struct tree_child *number)
+static void inherit(struct seat *s, const struct seat *parent)
 {
         memcpy(s->p.view, parent->p.view, sizeof(s->p.view));
         for (unsigned k = 0; k < NODES; k++) {
                 memset(s->p.view[k].link, 0, sizeof(s->p.view[k].link));
                 s->p.view[k].cut = NULL;
         }
-        memcpy(s->tree.keeping, parent->tree.keeping, sizeof(s->tree.keeping));
         s->tree.self = parent->tree.self;
-        s->number = *number;
-        s->parent = parent->p.pid;
+        s->tree.life = parent->tree.life;
+        s->p.files = parent->p.files;
 }
 
 /* NULL: there are too many processes. */
-static struct seat *start(const struct seat *parent, enum start how,
-                          const struct tree_child *number)
+static struct seat *start(const struct seat *parent, enum start how)
 {
         for (struct seat *s = seats; s < seats + SEATS; s++) {
                 if (!s->home || s->start || s->p.life.doomed)
                         continue;
                 make_process(s, how);
                 if (parent)
-                        inherit(s, parent, number);
+                        inherit(s, parent);
                 return s;
         }
         return NULL;
 }
 
-static bool lives(uint64_t pid)
-{
-        for (const struct seat *s = seats; s < seats + SEATS; s++)
-                if (s->p.alive && s->p.pid == pid)
-                        return true;
-        return false;
-}
-
 struct child { const struct seat *at; uint64_t pid; };
-static bool is_up(void *arg)
+static bool has_left(void *arg)
 {
         const struct child *c = arg;
         return !c->at->p.alive || c->at->p.pid != c->pid || c->at->p.up;
 }
 
-static void wait_until_up(const struct seat *at)
-{
-        struct child c = { at, at->p.pid };
-        wait_until(is_up, &c);
-}
-
-static bool expect(struct seat *s, struct tree_child *c)
-{
-        return tree_counts()->numbers < NUMBERS - SEATS &&
-               tree_child(&s->tree, c) == 0;
-}
+static bool is_room(void) { return tree_counts()->numbers < NUMBERS - SEATS; }
 
 static void do_fork(struct seat *s)
 {
@@ -111,35 +102,45 @@ static void do_fork(struct seat *s)
 
         if (bug != SHARED_EARLY)
                 quiesce(s);
-        if (!expect(s, &c))
+        if (!is_room() || tree_child(&s->tree, &c) != 0)
                 return;
         for (unsigned i = 0; i < s->p.npages; i++)
                 if (tree_share(&s->tree, c.number, &s->p.page[i].slot, 1) != 0)
                         sched_fail("process %u: slot %#lx cannot be shared", s->p.seat,
                                    (unsigned long)s->p.page[i].slot);
-        struct seat *child = start(s, FORKED, &c);
+        struct seat *child = start(s, FORKED);
         if (child) {
+                child->number = c;
                 child->map.nslabs = s->map.nslabs;
                 child->nshared = s->p.npages;
                 memcpy(child->shared, s->p.page, sizeof(child->shared));
                 met.forks++;
-                wait_until_up(child);
         }
-        tree_child_left(&s->tree, &c);
+        tree_child_left(&c);
+}
+
+static void only_has(const struct seat *s, int life)
+{
+        if (s->p.files != 1ull << life)
+                sched_fail("process %u keeps others alive, or not itself: %#lx", s->p.seat,
+                           (unsigned long)s->p.files);
+}
+
+/* Nobody may have buried a process in whose memory s runs. */
+static void not_buried(const struct seat *s, uint64_t birth)
+{
+        if (head->record[s->tree.self].state != RECORD_USED ||
+            head->record[s->tree.self].birth != birth)
+                sched_fail("process %u runs in memory of one that was buried", s->p.seat);
 }
 
 static void be_child(struct seat *s)
 {
         uint32_t have = s->map.nslabs;
         uint64_t member = s->p.view[0].member;
-        int err = tree_be_child(&s->tree, &s->number);
 
-        if (err && lives(s->parent))
-                sched_fail("process %u is buried before it is up", s->p.seat);
-        if (err) {
-                process_kill(&s->p);
-                crash_point();
-        }
+        tree_be_child(&s->tree, &s->number);
+        only_has(s, s->number.life);
         be_process(s);
         s->map.nslabs = have;
         for (unsigned i = 0; i < s->nshared; i++)
@@ -148,31 +149,25 @@ static void be_child(struct seat *s)
                 s->p.view[k].member = member;
 }
 
-/* The next program of this process, in its memory that is new.  parent_lives: so nobody may have
- * buried it. */
-static void be_program(struct seat *s, const struct tree_child *next, bool parent_lives)
+/* The next program of this process, in memory that is new.  Of its descriptors only the program's
+ * is left. */
+static void be_program(struct seat *s, const struct tree_child *next)
 {
         uint64_t member = s->p.view[0].member;
 
         client_close(&s->p, false);
         while (s->p.npages)
                 forget(s, s->p.npages - 1);
-        memset(s->tree.keeping, 0, sizeof(s->tree.keeping));
+        make_tree(s);
+        s->p.files &= 1ull << next->life;
         memset(&s->cutter.lock, 0, sizeof(s->cutter.lock));
         s->cutter.next = 0;
         for (unsigned k = 0; k < NODES; k++)
                 for (unsigned l = 0; l < LINKS && bug != SUCCESSOR_IS_OLD; l++)
                         s->p.view[k].link[l].generation = 0;
-        tree_adopt(1, next);
-        for (uint32_t n = 0; n < NUMBERS; n++)
-                if (s->p.keeps[n] && n != next->number)
-                        sched_fail("process %u keeps the program before execve alive", s->p.seat);
         crash_point();                  /* it joins late, at its first lease */
-        if (tree_be_child(&s->tree, next) != 0) {
-                if (parent_lives)
-                        sched_fail("process %u: its next program is buried", s->p.seat);
-                tree_join(&s->tree);
-        }
+        tree_be_child(&s->tree, next);
+        only_has(s, next->life);
         be_process(s);
         for (unsigned k = 0; k < NODES && bug == SUCCESSOR_IS_OLD; k++)
                 s->p.view[k].member = member;
@@ -180,10 +175,10 @@ static void be_program(struct seat *s, const struct tree_child *next, bool paren
 
 static void do_exec(struct seat *s)
 {
-        struct tree_child next = { 0 };
+        struct tree_child next = { .life = -1 };
         bool natively = chance(4);      /* that fails, for a file that is none */
 
-        if (!natively && !expect(s, &next))
+        if (!natively && (!is_room() || tree_child(&s->tree, &next) != 0))
                 return;
         if (bug != STILL_EARLY)
                 quiesce(s);
@@ -191,36 +186,45 @@ static void do_exec(struct seat *s)
         crash_point();
         if (natively || chance(4)) {    /* execve has failed */
                 tree_leaves(&s->tree, false);
-                if (!natively)
-                        tree_child_left(&s->tree, &next);
+                tree_child_left(&next);
                 return;
         }
         met.execs++;
-        be_program(s, &next, true);
+        be_program(s, &next);
 }
 
 /* vfork, and a child that executes a program. */
 static void do_spawn(struct seat *s)
 {
-        struct tree_child next;
+        int number = is_room() ? tree_expect(&s->tree) : -1;
 
-        if (!expect(s, &next))
+        if (number < 0)
                 return;
-        struct seat *child = start(s, EXECUTED, &next);
-        if (child)
-                wait_until_up(child);
-        tree_child_left(&s->tree, &next);
+        struct seat *child = start(s, EXECUTED);
+        if (child) {
+                child->expected = number;
+                wait_until(has_left, &(struct child){ child, child->p.pid });
+        }
+        tree_expect_end(&s->tree, number);
 }
 
 static void be_spawned(struct seat *s)
 {
-        if (tree_keep_child(&s->tree, &s->number) != 0)
-                sched_fail("process %u cannot keep its number", s->p.seat);
+        uint64_t birth = head->record[s->tree.self].birth;
+
         crash_point();
-        bool kept = lives(s->parent);
+        not_buried(s, birth);
+        struct tree_child next = tree_expected(&s->tree, s->expected);
+        crash_point();
+        not_buried(s, birth);
+        if (chance(4)) {                /* execve has failed */
+                tree_child_left(&next);
+                process_kill(&s->p);
+                crash_point();
+        }
         s->p.up = true;                 /* the parent continues */
         met.execs++;
-        be_program(s, &s->number, kept);
+        be_program(s, &next);
 }
 
 static bool is_open(void *arg)
@@ -393,7 +397,7 @@ void process_spawn(void)
                 s->home = true;
                 sched_spawn(process_main, s);
         }
-        start(NULL, FIRST, NULL);
+        start(NULL, FIRST);
 }
 
 bool process_waits(void)
@@ -405,7 +409,7 @@ bool process_waits(void)
 }
 
 bool process_has_tree(void) { return tree_made; }
-bool process_start_agent(void) { return tree_made && start(NULL, AGENT, NULL); }
+bool process_start_agent(void) { return tree_made && start(NULL, AGENT); }
 bool process_agent_done(void) { return agent_done; }
 
 const char *process_left_over(void)

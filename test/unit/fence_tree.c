@@ -21,6 +21,7 @@
 #include "far/tree_life.c"
 #include "far/cut.c"
 #include "fence_process.h"
+#include "tree_files.h"
 
 struct options opt = { .replicas = 1 };
 struct tree_head *head;
@@ -47,26 +48,14 @@ bool tree_lock_within(struct tree *t, unsigned limit_ms)
         return wait_until_ms(tree_is_free, NULL, clock_ms + limit_ms) && model_trylock(&tree_mutex);
 }
 
-static bool is_kept(uint64_t p)
+static uint64_t *own_files(void) { return &self()->p.files; }
+static uint64_t all_files(void)
 {
-        for (const struct seat *s = seats; s < seats + SEATS; s++)
-                if (s != self() && s->p.keeps[p])
-                        return true;
-        return false;
-}
+        uint64_t all = 0;
 
-/* The locks belong to the process, and execve keeps them. */
-int model_fcntl(int fd, int cmd, struct flock *l)
-{
-        crash_point();
-        if (fd != 1)
-                sched_fail("fcntl for another file");
-        if (cmd == F_GETLK)
-                l->l_type = is_kept((uint64_t)l->l_start) ? F_RDLCK : F_UNLCK;
-        for (off_t i = l->l_start; cmd == F_SETLK && i < NUMBERS && i < l->l_start + l->l_len; i++)
-                self()->p.keeps[i] = l->l_type == F_RDLCK;
-        crash_point();
-        return 0;
+        for (const struct seat *s = seats; s < seats + SEATS; s++)
+                all |= s->p.files;
+        return all;
 }
 
 void io_start(struct vm *vm, struct slot_pieces *pieces)
@@ -115,4 +104,5 @@ void tree_reset(void)
         memset(head->record, 0, NUMBERS * sizeof(head->record[0]));
         head->births = head->told = head->nslabs = 0;
         memset(&tree_mutex, 0, sizeof(tree_mutex));
+        memset(locks, 0, sizeof(locks));
 }

@@ -65,20 +65,20 @@ mutant $life "those who live are cut" \
 mutant $life "the last birth is left out" \
     '/^void tree_dead_locked/,/^}/s/h->births \+ 1;/h->births;/'
 mutant $life "births are given again" 's/\.birth = \+\+h->births/.birth = h->births = p + 1/'
-mutant $life "a child does not look whether it was buried" \
-    '/^int tree_be_child/,/^}/s/ && r->birth == c->birth//'
 mutant $life "a child does not say that it is up" \
-    '/^int tree_be_child/,/^}/s/r->pid = getpid\(\)/r->pid = 0/'
-mutant $life "a child does not keep itself alive" \
-    '/^int tree_be_child/,/^}/s/int err = keep_alive.*/int err = 0;/'
-mutant $life "a parent does not keep its child alive" \
-    '/^static int take_number/,/^}/s/int err = keep_alive.*/int err = 0;/'
-mutant $life "the child of vfork does not keep its program alive" \
-    '/^int tree_keep_child/,/^}/s/return fcntl.*/return 0;/'
-mutant $life "a program after execve is not kept alive" \
-    '/^void tree_adopt/,/^}/s/own \+ 1/own/'
-mutant $life "the program before execve stays alive" \
-    '/^void tree_adopt/,/^}/s/fcntl\(fd, F_SETLK, &below\)/;/'
+    '/^void tree_be_child/,/^}/s/pid = getpid\(\)/pid = 0/'
+mutant $life "a child closes its own description" \
+    '/^void tree_be_child/,/^}/s/t->life = c->life/privfd_close(c->life)/'
+mutant $life "a child keeps its parent alive" \
+    '/^void tree_be_child/,/^}/s/if \(t->life >= 0\)/if (0)/'
+mutant $life "a child's number is not locked" \
+    '/^static int take_free_number/,/^}/s/int err = life < 0 .*/int err = 0;/'
+mutant $life "the lock is on the description that is mapped" \
+    '/^int tree_child/,/^}/s/number_of_child\(t, life\)/number_of_child(t, t->fd)/'
+mutant $life "the program of a child of vfork is not locked" \
+    '/^struct tree_child tree_expected/,/^}/s/lock_byte\(.*\) != 0/0/'
+mutant $life "the program of a child of vfork is not expected" \
+    '/^int tree_expect/,/^}/s/number_of_child\(t, t->life\)/number_of_child(t, -1)/'
 mutant $life "who failed to execute counts as still" \
     '/^void tree_leaves/,/^}/s/: LEAVE_NOT/: LEAVE_STILL/'
 mutant $life "who ends counts as still" \

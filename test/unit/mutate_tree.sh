@@ -97,6 +97,10 @@ build_test() {
 mutant tree_life.c "the dead are buried at one go" 's/define BURY_MS 10/define BURY_MS 100000/'
 mutant tree_life.c "who needs a number buries for a moment only" \
     '/^static int take_number/,/^}/s/mend_all\(t\)/tree_mend_locked(t)/'
+mutant tree_life.c "who has no number buries as one that is none" \
+    '/^static bool bury/,/^}/s/if \(as.self == TREE_PROCESSES\)/if (0)/'
+mutant tree_life.c "who has no number buries as process 0" \
+    '/^static bool bury/,/^}/s/as.self = p/as.self = 0/'
 mutant $hold "who has no more time has buried all" \
     '/^static bool bury_slab/,/^}/s/return false/return true/'
 mutant $hold "holders are looked for slot by slot" \

@@ -310,22 +310,11 @@ static void start(void)
 
 static void be_child(const struct tree_child *c)
 {
-        /* Sometimes so late that, if its parent dies, its number belongs to another process. */
+        /* Sometimes its parent has long been dead. */
         if (any(4) == 0)
                 usleep(any(10000));
-        if (tree_be_child(&tree, c) != 0)
-                _exit(0);               /* the parent died first */
+        tree_be_child(&tree, c);
         start();
-}
-
-/* Until the child has closed its end: it is up, or has died. */
-static void wait_for_child(const int up[2])
-{
-        char byte;
-
-        close(up[1]);
-        while (read(up[0], &byte, 1) < 0 && errno == EINTR)
-                ;
 }
 
 /* In the order of runtime/process/fork.c. */
@@ -333,7 +322,6 @@ static void do_fork(void)
 {
         struct tree_child c;
         uint64_t slot[HELD];
-        int up[2];
 
         finish_writes();
         release_now();
@@ -346,33 +334,34 @@ static void do_fork(void)
                 failure("process %u holds a slot that it cannot share", tree.self);
         atomic_fetch_add(&world->shared, nheld);
         may_die(SELDOM);
-        if (pipe(up) != 0)
-                die_(3, "no pipe");
         add_counts();
         pid_t pid = fork();
         if (pid == 0) {
                 be_child(&c);
                 depth++;
-                close(up[1]);
         } else {
                 may_die(SELDOM);
-                wait_for_child(up);
-                tree_child_left(&tree, &c);
+                tree_child_left(&c);
                 atomic_fetch_add(&world->forks, pid > 0);
         }
-        close(up[0]);
 }
 
 /* The next program has the tree and the world, and no slots.  Writes of this one may be under
  * way. */
 static void do_exec(void)
 {
+        struct tree_child c;
         char text[64];
 
-        snprintf(text, sizeof(text), "%d %d %u", tree.fd, world_fd, depth);
+        bury(&tree);
+        if (tree_child(&tree, &c) != 0)
+                return;
+        snprintf(text, sizeof(text), "%d %d %u %u %d", tree.fd, world_fd, depth, c.number, c.life);
         add_counts();
         atomic_fetch_add(&world->execs, 1);
+        may_die(SELDOM);
         fcntl(tree.fd, F_SETFD, 0);
+        fcntl(c.life, F_SETFD, 0);
         execl("/proc/self/exe", "test_sum_soak", "--actor", text, NULL);
         die_(3, "exec does not work");
 }
@@ -467,24 +456,20 @@ void actor_child(const struct tree *t, const struct tree_child *c)
 /* As slabs_adopt() and slabs_start() in runtime/far/slabs.c. */
 void actor_again(const char *text)
 {
-        struct flock all = {
-                .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = TREE_PROCESSES
-        };
+        struct tree_child c;
         char why[256];
         int fd;
 
-        if (sscanf(text, "%d %d %u", &fd, &world_fd, &depth) != 3)
+        if (sscanf(text, "%d %d %u %u %d", &fd, &world_fd, &depth, &c.number, &c.life) != 5)
                 _exit(3);
         world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE, MAP_SHARED, world_fd, 0);
         if (world == MAP_FAILED)
                 _exit(3);
-        fcntl(fd, F_SETLK, &all);
-        if (privfd_adopt(fd) != 0)
-                die_(3, "the tree's descriptor was not inherited");
+        if (privfd_adopt(fd) != 0 || privfd_adopt(c.life) != 0)
+                die_(3, "the tree's descriptors were not inherited");
         if (tree_attach(&tree, fd, NULL, why, sizeof(why)) != 0)
                 die_(3, "%s", why);
-        if (tree_join(&tree) != 0)
-                die_(3, "no number in the tree");
+        tree_be_child(&tree, &c);
         start();
         run();
 }

@@ -14,6 +14,7 @@
  * --full: 10^9 reads, and no planted bugs.  --plant: with this bug alone, so it fails; a wrong NAME
  * lists them.
  */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -28,6 +29,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "common/clock.h"
+#include "far/memfd.h"
 #include "soak.h"
 
 #define FAMILIES   3
@@ -94,10 +96,8 @@ static void spawn(pid_t *f)
         } else {
                 setpgid(pid, pid);
                 *f = pid;
-                while (tree.head->record[c.number].pid == 0 && !has_ended(pid))
-                        usleep(50);
         }
-        tree_child_left(&tree, &c);
+        tree_child_left(&c);
 }
 
 /* Also those whose parents died: they have become children of this process. */
@@ -324,6 +324,7 @@ int main(int argc, char **argv)
         unsigned n = 0;
         bool all = true;
 
+        memfd_init(open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC));
         if (argc == 3 && strcmp(argv[1], "--actor") == 0)
                 actor_again(argv[2]);
         for (char **a = argv + 1; *a; a++) {

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <cmocka.h>
+#include "base/privfd.h"
 #include "tree_actor.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -50,13 +51,11 @@ static void dead_owner(void **state)
         tree_close(&a.tree);
 }
 
-/* A child whose parent died before the child was up, and whose number was buried meanwhile, must
- * not continue. */
-static void orphan(void **state)
+/* A child that never came up is buried at once: it has sent nothing. */
+static void never_up(void **state)
 {
         static struct actor a;
         struct tree_child c;
-        int status;
 
         (void)state;
         begin(&a);
@@ -67,14 +66,9 @@ static void orphan(void **state)
         assert_int_equal(tree_share(&a.tree, c.number, (uint64_t[]){ a.slot[0] + 1 }, 1), -EINVAL);
         assert_int_equal(slotmap_held(&a.map), 1);
         assert_false(slotmap_writable(&a.map, a.slot[0]));
-        tree_child_left(&a.tree, &c);
+        tree_child_left(&c);
         mend(&a.tree);
         assert_int_equal(a.tree.head->record[c.number].state, RECORD_FREE);
-        pid_t pid = fork();
-        if (pid == 0)
-                _exit(tree_be_child(&a.tree, &c) == -ESRCH ? 0 : 1);
-        waitpid(pid, &status, 0);
-        assert_int_equal(status, 0);
         assert_int_equal(tree_release(&a.tree, a.slot, 1), 0);
         assert_int_equal(tree_release(&a.tree, a.slot, 1), -EINVAL);
         a.n = 0;
@@ -99,7 +93,7 @@ static void left_by_parent(void **state)
                 assert_int_equal(process[c.number].left, i ? 4 : 5);
                 assert_int_equal(process[c.number].asked, 0);
                 process[c.number].asked = 7;
-                tree_child_left(&a.tree, &c);
+                tree_child_left(&c);
                 mend(&a.tree);
                 process[a.tree.self].left = 4;
         }
@@ -127,17 +121,16 @@ static void cut_off(void **state)
         assert_int_equal(tree_child(&a.tree, &c), 0);
         pid_t pid = fork();
         if (pid == 0) {
-                if (tree_be_child(&a.tree, &c) == 0) {
-                        start(&a, 5);
-                        while (a.n < 100)
-                                take(&a);
-                        for (unsigned i = 0; i < 10; i++)
-                                atomic_fetch_or(slot_word(a.tree.units, a.slot[i]), SLOT_DUE);
-                }
+                tree_be_child(&a.tree, &c);
+                start(&a, 5);
+                while (a.n < 100)
+                        take(&a);
+                for (unsigned i = 0; i < 10; i++)
+                        atomic_fetch_or(slot_word(a.tree.units, a.slot[i]), SLOT_DUE);
                 _exit(0);
         }
         waitpid(pid, NULL, 0);
-        tree_child_left(&a.tree, &c);
+        tree_child_left(&c);
         tree_lock(&a.tree);
         assert_false(tree_uncut_locked(&a.tree, true)); /* nobody has noticed yet */
         assert_int_equal(mend_all_locked(&a.tree), 0);
@@ -179,7 +172,7 @@ static void due(void **state)
         assert_int_equal(*slot_word(a.tree.units, slot[0]), SLOT_DUE);
         assert_int_equal(tree_release(&a.tree, slot + 1, 5), 0);
         assert_int_equal(*slot_word(a.tree.units, slot[1]), SLOT_SHARED | SLOT_DUE);
-        tree_child_left(&a.tree, &c);           /* it never came: the last holder is dead */
+        tree_child_left(&c);           /* it never came: the last holder is dead */
         tree_lock(&a.tree);
         assert_int_equal(mend_all_locked(&a.tree), 1);
         tree_unlock(&a.tree);
@@ -205,12 +198,12 @@ static void dead(void **state)
         assert_int_equal(d.n, 0);
         for (unsigned i = 0; i < 6; i++) {      /* births 2 to 7 */
                 assert_int_equal(tree_child(&a.tree, &c[i]), 0);
-                assert_int_equal(c[i].birth, 2 + i);
+                assert_int_equal(a.tree.head->record[c[i].number].birth, 2 + i);
                 a.tree.head->record[c[i].number].pid = 1;       /* it came up */
         }
-        tree_child_left(&a.tree, &c[1]);
-        tree_child_left(&a.tree, &c[2]);
-        tree_child_left(&a.tree, &c[5]);
+        tree_child_left(&c[1]);
+        tree_child_left(&c[2]);
+        tree_child_left(&c[5]);
         tree_lock(&a.tree);
         mend_all_locked(&a.tree);
         tree_dead_locked(&a.tree, &d);
@@ -218,7 +211,7 @@ static void dead(void **state)
         assert_true(d.range[0].first == 3 && d.range[0].last == 4);
         assert_true(d.range[1].first == 7 && d.range[1].last == 7);
         tree_unlock(&a.tree);
-        tree_child_left(&a.tree, &c[0]);        /* between the question and the answer */
+        tree_child_left(&c[0]);        /* between the question and the answer */
         tree_lock(&a.tree);
         mend_all_locked(&a.tree);
         tree_cut_locked(&a.tree, &d, 0);
@@ -232,7 +225,7 @@ static void dead(void **state)
         tree_unlock(&a.tree);
         /* A number that is given again has another birth, and counts as alive. */
         assert_int_equal(tree_child(&a.tree, &c[1]), 0);
-        assert_int_equal(c[1].birth, 8);
+        assert_int_equal(a.tree.head->record[c[1].number].birth, 8);
         tree_lock(&a.tree);
         tree_dead_locked(&a.tree, &d);
         assert_int_equal(d.n, 2);
@@ -258,20 +251,19 @@ static void leave(void **state)
         assert_false(tree_leave(&a.tree, false, 100));  /* there are two more, not up yet */
         pid_t pid = fork();
         if (pid == 0) {
-                if (tree_be_child(&a.tree, &c) == 0) {
-                        start(&a, 5);
-                        while (a.n < 100)
-                                take(&a);
-                }
+                tree_be_child(&a.tree, &c);
+                start(&a, 5);
+                while (a.n < 100)
+                        take(&a);
                 _exit(tree_leave(&a.tree, true, 100));
         }
         waitpid(pid, &status, 0);
         /* the killed one is still kept alive by its parent */
         assert_int_equal(status, 0);
-        tree_child_left(&a.tree, &c);
+        tree_child_left(&c);
         assert_false(tree_leave(&a.tree, false, 100));
         a.tree.head->record[killed.number].pid = 1;     /* it came up */
-        tree_child_left(&a.tree, &killed);
+        tree_child_left(&killed);
         assert_true(tree_leave(&a.tree, false, 100));
         tree_lock(&a.tree);
         assert_int_equal(mend_all_locked(&a.tree), 100);
@@ -298,12 +290,14 @@ static void may_stay(void **state)
         assert_int_equal(tree_child(&a.tree, &c), 0);
         tree_leaves(&a.tree, true);
         pid_t pid = fork();
-        if (pid == 0)
-                _exit(tree_be_child(&a.tree, &c) != 0 || tree_leave(&a.tree, true, 100));
+        if (pid == 0) {
+                tree_be_child(&a.tree, &c);
+                _exit(tree_leave(&a.tree, true, 100));
+        }
         waitpid(pid, &status, 0);
         assert_int_equal(status, 0);
         tree_leaves(&a.tree, false);
-        tree_child_left(&a.tree, &c);
+        tree_child_left(&c);
         tree_close(&a.tree);
 }
 
@@ -317,42 +311,43 @@ static void successor(void **state)
         (void)state;
         begin(&a);
         a.tree.head->slab[0].kind = SLAB_REMOTE;
-        assert_int_equal(tree_child(&a.tree, &c), 0);
-        pid_t pid = fork();
-        if (pid == 0) {                 /* it shares no locks, so it is as a child of vfork */
-                assert_int_equal(tree_keep_child(&a.tree, &c), 0);
+        int number = tree_expect(&a.tree);
+        assert_true(number > 0);
+        int up[2];
+        assert_int_equal(pipe(up), 0);
+        pid_t pid = fork();             /* as a child of vfork, which executes its program */
+        if (pid == 0) {
+                c = tree_expected(&a.tree, number);
+                privfd_close(a.tree.life);
+                (void)!write(up[1], "", c.life >= 0);
                 pause();
         }
-        struct flock l;
-        do {                            /* until the child keeps it */
-                usleep(1000);
-                l = (struct flock){ .l_type = F_WRLCK, .l_start = c.number, .l_len = 1 };
-                assert_int_equal(fcntl(a.tree.fd, F_GETLK, &l), 0);
-        } while (l.l_type == F_UNLCK);
-        tree_child_left(&a.tree, &c);
+        char byte;
+        assert_int_equal(read(up[0], &byte, 1), 1);
+        tree_expect_end(&a.tree, number);
         assert_false(tree_leave(&a.tree, false, 100));
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
+        close(up[0]), close(up[1]);
         assert_true(tree_leave(&a.tree, false, 100));
         tree_lock(&a.tree);
         assert_int_equal(mend_all_locked(&a.tree), 0);
-        assert_int_equal(a.tree.head->record[c.number].state, RECORD_FREE);
+        assert_int_equal(a.tree.head->record[number].state, RECORD_FREE);
         tree_unlock(&a.tree);
         assert_int_equal(tree_child(&a.tree, &c), 0);
         pid = fork();
         if (pid == 0) {
-                if (tree_be_child(&a.tree, &c) == 0) {
-                        start(&a, 5);
-                        while (a.n < 100)
-                                take(&a);
-                }
+                tree_be_child(&a.tree, &c);
+                start(&a, 5);
+                while (a.n < 100)
+                        take(&a);
                 tree_leaves(&a.tree, true);
                 tree_leaves(&a.tree, false);    /* the execve failed */
                 tree_leaves(&a.tree, true);
                 _exit(0);
         }
         waitpid(pid, NULL, 0);
-        tree_child_left(&a.tree, &c);
+        tree_child_left(&c);
         tree_lock(&a.tree);
         assert_int_equal(mend_all_locked(&a.tree), 100);
         tree_unlock(&a.tree);
@@ -368,10 +363,11 @@ static void numbers(void **state)
 
         (void)state;
         begin(&a);
-        for (unsigned i = 1; i < TREE_PROCESSES; i++)
-                assert_int_equal(tree_child(&a.tree, &c), 0);
+        for (int i = 1; i < TREE_PROCESSES; i++)
+                assert_int_equal(tree_expect(&a.tree), i);
+        assert_int_equal(tree_expect(&a.tree), -EAGAIN);
         assert_int_equal(tree_child(&a.tree, &c), -EAGAIN);
-        tree_child_left(&a.tree, &(struct tree_child){ .number = 7 });
+        tree_expect_end(&a.tree, 7);
         assert_int_equal(tree_child(&a.tree, &c), 0);
         assert_int_equal(c.number, 7);
         tree_close(&a.tree);
@@ -406,7 +402,8 @@ static void hold(struct actor *a, uint32_t slab, uint32_t p, uint8_t of_eight)
 static void bury_many(void **state)
 {
         static struct actor a;
-        struct tree_child c[TREE_PROCESSES - 1], next;
+        struct tree_child next;
+        int c[TREE_PROCESSES - 1];
         const unsigned last = TREE_PROCESSES - 2;
         double worst = 0, all = 0;
         uint64_t freed = 0;
@@ -414,15 +411,15 @@ static void bury_many(void **state)
         (void)state;
         begin(&a);
         for (unsigned i = 0; i <= last; i++)
-                assert_int_equal(tree_child(&a.tree, &c[i]), 0);
+                assert_true((c[i] = tree_expect(&a.tree)) > 0);
         for (uint32_t slab = 0; slab < BURY_GIB; slab++) {
                 for (unsigned i = 1; i < last; i++)
-                        hold(&a, slab, c[i].number, 0);
-                hold(&a, slab, c[0].number, 0xff);
-                hold(&a, slab, c[last].number, 0x55);
+                        hold(&a, slab, (uint32_t)c[i], 0);
+                hold(&a, slab, (uint32_t)c[0], 0xff);
+                hold(&a, slab, (uint32_t)c[last], 0x55);
         }
-        tree_child_left(&a.tree, &c[0]);
-        while (a.tree.head->record[c[0].number].state != RECORD_FREE) {
+        tree_expect_end(&a.tree, c[0]);
+        while (a.tree.head->record[c[0]].state != RECORD_FREE) {
                 tree_lock(&a.tree);
                 double began = cpu_ms();
                 freed += tree_mend_locked(&a.tree);
@@ -439,11 +436,40 @@ static void bury_many(void **state)
                                  i % 2 ? SLOT_FREE : SLOT_SHARED);
         /* Who needs the dead one's number has it buried to the end. */
         assert_int_equal(tree_child(&a.tree, &next), 0);
-        assert_int_equal(next.number, c[0].number);
-        tree_child_left(&a.tree, &c[last]);
+        assert_int_equal(next.number, c[0]);
+        tree_expect_end(&a.tree, c[last]);
         assert_int_equal(tree_child(&a.tree, &next), 0);
-        assert_int_equal(next.number, c[last].number);
+        assert_int_equal(next.number, c[last]);
         assert_int_equal(words(&a, SLOT_FREE), SLABS * PAGES);
+        tree_close(&a.tree);
+}
+
+/* A process that joins buries the dead while it has no number: it leaves nothing where one beyond
+ * all numbers would, nor in the name of a process that lives. */
+static void newcomer(void **state)
+{
+        static struct actor a;
+        struct tree_child c;
+        struct tree t;
+        char why[256];
+
+        (void)state;
+        begin(&a);
+        take(&a);
+        assert_int_equal(tree_child(&a.tree, &c), 0);
+        assert_int_equal(tree_share(&a.tree, c.number, a.slot, 1), 0);
+        tree_child_left(&c);
+        struct slab_map *map = tree_map(a.tree.units, slot_slab(a.slot[0]));
+        memset((void *)map->touched[a.tree.self], 0, sizeof(map->touched[0]));
+        assert_int_equal(tree_attach(&t, a.tree.fd, NULL, why, sizeof(why)), 0);
+        assert_int_equal(tree_join(&t), 0);
+        assert_int_equal(t.self, c.number);
+        for (unsigned i = 0; i < SLAB_CHUNKS / 64; i++)
+                assert_int_equal(map->touched[a.tree.self][i], 0);
+        for (unsigned i = 0; i < SLAB_PAGES; i++)
+                assert_int_equal(map->sum[i], 0);
+        t.fd = -1;                      /* one descriptor, two views */
+        tree_close(&t);
         tree_close(&a.tree);
 }
 
@@ -473,12 +499,12 @@ static void attach(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(dead_owner), cmocka_unit_test(orphan), cmocka_unit_test(cut_off),
+                cmocka_unit_test(dead_owner), cmocka_unit_test(never_up), cmocka_unit_test(cut_off),
                 cmocka_unit_test(left_by_parent),
                 cmocka_unit_test(due),        cmocka_unit_test(dead),  
                 cmocka_unit_test(numbers),    cmocka_unit_test(attach), cmocka_unit_test(leave),
                 cmocka_unit_test(may_stay),   cmocka_unit_test(successor),
-                cmocka_unit_test(bury_many),
+                cmocka_unit_test(bury_many),  cmocka_unit_test(newcomer),
         };
         return cmocka_run_group_tests_name("tree", tests, setup, NULL);
 }

@@ -23,35 +23,22 @@
 
 static void run_process(struct actor *a, unsigned depth);
 
-/* As vmrun's fork does: number, slots, fork; the child comes up, then the parent is done with
- * it. */
+/* As vmrun's fork does: number, slots, fork. */
 static void do_fork(struct actor *a, unsigned depth)
 {
         struct tree_child c;
-        int up[2];
 
         if (tree_child(&a->tree, &c) != 0)
                 return;
         if (tree_share(&a->tree, c.number, a->slot, a->n) != 0)
                 wrong(a, "cannot be shared", a->n ? a->slot[0] : 0, 0, 0);
         atomic_fetch_add(&world->forks, 1);
-        if (pipe(up) != 0)
-                _exit(4);
-        pid_t pid = fork();
-        if (pid == 0) {
-                if (tree_be_child(&a->tree, &c) != 0)
-                        _exit(0);       /* the parent died first */
-                close(up[0]);
-                close(up[1]);
+        if (fork() == 0) {
+                tree_be_child(&a->tree, &c);
                 start(a, (uint64_t)getpid());
                 run_process(a, depth + 1);
         }
-        close(up[1]);
-        char byte;
-        while (pid > 0 && read(up[0], &byte, 1) < 0 && errno == EINTR)
-                ;
-        close(up[0]);
-        tree_child_left(&a->tree, &c);
+        tree_child_left(&c);
 }
 
 static _Noreturn void run_process(struct actor *a, unsigned depth)
@@ -80,7 +67,7 @@ static void processes(void **state)
 
         (void)state;
         begin(&a);
-        while (now_ms() < end && !world->failures) {
+        while ((now_ms() < end || !kills) && !world->failures) {
                 for (unsigned i = 0; i < FAMILIES; i++) {
                         if (family[i])
                                 continue;
@@ -91,18 +78,14 @@ static void processes(void **state)
                         assert_true(pid >= 0);
                         if (pid == 0) {
                                 setpgid(0, 0);
-                                if (tree_be_child(&a.tree, &c) != 0)
-                                        _exit(5);
+                                tree_be_child(&a.tree, &c);
                                 start(&a, ++seed);
                                 run_process(&a, 0);
                         }
                         setpgid(pid, pid);
                         seed++;
                         family[i] = pid;
-                        while (a.tree.head->record[c.number].pid == 0 &&
-                               waitpid(pid, NULL, WNOHANG) == 0)
-                                usleep(100);
-                        tree_child_left(&a.tree, &c);
+                        tree_child_left(&c);
                 }
                 for (unsigned i = 0; i < 2000; i++)
                         step(&a);
@@ -207,6 +190,7 @@ static void *thread_main(void *arg)
 static void threads(void **state)
 {
         static struct actor a, t[THREADS];
+        struct tree_child c[THREADS];
         pthread_t id[THREADS];
 
         (void)state;
@@ -214,11 +198,10 @@ static void threads(void **state)
         while (a.n < 500)
                 take(&a);
         for (unsigned i = 0; i < THREADS; i++) {
-                struct tree_child c;
-                assert_int_equal(tree_child(&a.tree, &c), 0);
-                assert_int_equal(tree_share(&a.tree, c.number, a.slot, a.n), 0);
+                assert_int_equal(tree_child(&a.tree, &c[i]), 0);
+                assert_int_equal(tree_share(&a.tree, c[i].number, a.slot, a.n), 0);
                 t[i] = a;
-                t[i].tree.self = c.number;
+                t[i].tree.self = c[i].number;
                 start(&t[i], i + 10);
                 assert_int_equal(pthread_create(&id[i], NULL, thread_main, &t[i]), 0);
         }
@@ -227,13 +210,7 @@ static void threads(void **state)
         for (unsigned i = 0; i < THREADS; i++)
                 assert_int_equal(pthread_join(id[i], NULL), 0);
         for (unsigned i = 0; i < THREADS; i++)
-                tree_child_left(&a.tree, &(struct tree_child){ .number = t[i].tree.self });
-        /* In one process, a lock tells nothing about threads. */
-        for (unsigned i = 0; i < THREADS; i++) {
-                uint64_t freed = 0;
-                tree_bury(&a.tree, t[i].tree.self, INT64_MAX, &freed);
-                a.tree.head->record[t[i].tree.self].state = RECORD_FREE;
-        }
+                tree_child_left(&c[i]);
         count_all(&a);
         tree_close(&a.tree);
 }

@@ -8,11 +8,13 @@
 #ifndef TEST_TREE_ACTOR_H
 #define TEST_TREE_ACTOR_H
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "far/memfd.h"
 #include "far/tree.h"
 #include "pager/pager.h"
 #include "far/slotmap.h"
@@ -232,6 +234,7 @@ static inline void count_all(struct actor *a)
 static inline int setup(void **state)
 {
         (void)state;
+        memfd_init(open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC));
         world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
                      0);
         return world == MAP_FAILED ? -1 : 0;
