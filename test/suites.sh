@@ -103,13 +103,18 @@ make_check() {
         }' "$log"
 }
 
-# The soak of the sums of pages, in a build of its own: the unit tests may be compiled meanwhile.
+# Two unit tests for long, in a build of their own: the unit tests may be compiled meanwhile.
+both() {
+    test/unit/tap build/soak/test/unit/test_tree_life --full
+    UNIT_LIMIT=4000 test/unit/tap build/soak/test/unit/test_sum_soak --full
+}
 soak() {
     configured build/soak
     compile build/soak/common all
     compile build/soak/runtime far/libfar.a
+    compile build/soak/test/unit test_tree_life
     compile build/soak/test/unit test_sum_soak
-    tap env UNIT_LIMIT=4000 test/unit/tap build/soak/test/unit/test_sum_soak --full
+    tap both
 }
 
 # Compiles with the other compiler as well; one test.
@@ -162,7 +167,7 @@ suites() {
     suite 'unit tests, address and undefined sanitizers' 100 in_units \
         unit build/asan --enable-sanitize=address,undefined
     suite 'unit tests, thread sanitizer' 110 in_units unit build/tsan --enable-sanitize=thread
-    ! is_full || suite 'sums of pages, read a thousand million times' 400 - soak
+    ! is_full || suite 'lives in a tree, 10,000 rounds; sums of 10^9 pages' 450 - soak
     suite 'build with clang' 30 - other_compiler
     suite 'documents' 5 - test/docs/run build
     suite 'order of folders' 5 - test/layers/run build
@@ -176,6 +181,7 @@ suites() {
     if is_full; then
         suite 'mutants of kern and runtime' 2400 - test/unit/mutate.sh
         suite 'mutants of the process tree' 1200 - test/unit/mutate_tree.sh
+        suite 'mutants of the lives in the tree' 1200 - test/unit/mutate_life.sh
         suite 'mutants of the fences' 1200 - test/unit/mutate_fence.sh
         suite 'mutants of the copies' 1200 - test/unit/mutate_copies.sh
         suite 'mutants of mappings' 300 - test/unit/mutate_memory.sh

@@ -80,6 +80,7 @@ while True: pass'
         rm -rf "$public"
         slots_are_freed
         slots_of_children_are_freed
+        each_has_its_lock
         every_program_reports
         seen_by_others
         is_known_from_another_file
@@ -146,6 +147,58 @@ slots_of_children_are_freed() {
     else
         not_ok "$name" "exit status $status"
         show "$ERR"
+    fi
+}
+
+# descriptors PID: how many the process has of the slots of its tree, and how many with a lock.
+descriptors() {
+    local fd n=0 locked=0
+    for fd in "/proc/$1/fd"/*; do
+        [[ $(readlink "$fd") = */memfd:vmrun-slots* ]] || continue
+        n=$((n + 1))
+        ! grep -q '^lock:' "/proc/$1/fdinfo/${fd##*/}" || locked=$((locked + 1))
+    done
+    echo "$n $locked"
+}
+
+# lives FLAG... EXPECT: of a parent, a child, a program of a child and one of a child of vfork.
+lives() {
+    local expect=${*: -1} seen=() pids pid turn
+    mkfifo "$WORK/end"
+    "$vmrun" --cache 1M --node mem:64M "${vmrun_flags[@]}" "${@:1:$#-1}" -- \
+        /usr/bin/python3 -c 'import os, subprocess, sys, time
+a = os.fork() or time.sleep(1000)
+b = os.fork() or os.execlp("sleep", "sleep", "1000")
+c = subprocess.Popen(["sleep", "1000"]).pid
+print(os.getpid(), a, b, c, flush=True)
+sys.stdin.read()
+for p in a, b, c: os.kill(p, 9)' <"$WORK/end" >"$WORK/out" 2>"$WORK/err" &
+    exec {end}>"$WORK/end"
+    for ((turn = 0; turn < limit * 5; turn++)); do
+        sleep 0.2
+        read -ra pids <"$WORK/out" || continue
+        seen=()
+        for pid in "${pids[@]}"; do seen+=("$(descriptors "$pid" 2>/dev/null)"); done
+        [ "${seen[*]}" != "$expect" ] || break
+    done
+    exec {end}>&-
+    wait $!
+    rm "$WORK/end"
+    [ "${seen[*]}" = "$expect" ] || echo "descriptors and locks: ${seen[*]}, not $expect"
+}
+
+# That of no other process, as it would keep that one alive; so none of a program that runs
+# natively.
+each_has_its_lock() {
+    local name='each process of a tree has its own lock, and no other' wrong
+    selected "$name" || return 0
+    wrong=$(lives '2 1 2 1 2 1 2 1')
+    wrong+=$(lives --no-follow '2 1 2 1 0 0 0 0')
+    if [ -z "$wrong" ]; then
+        ok "$name"
+    else
+        not_ok "$name" "$wrong"
+        show "$WORK/err"
     fi
 }
 

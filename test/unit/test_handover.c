@@ -179,6 +179,41 @@ static void test_refused(void **state)
         assert_int_equal(executed(of_another_version), EXIT_VMRUN_FAILED);
 }
 
+static int passed[64];
+static unsigned npassed;
+static void note(int fd) { passed[npassed++] = fd; }
+static bool is_passed(int fd)
+{
+        for (unsigned i = 0; i < npassed; i++)
+                if (passed[i] == fd)
+                        return true;
+        return false;
+}
+
+/* The descriptors that are open over execve: among them the one that keeps the next program alive
+ * in the process tree. */
+static void test_descriptors(void **state)
+{
+        (void)state;
+        make_sample();
+        sample.far.tree = sample.far.next.life = sample.far.proc = -1;
+        for (unsigned i = 0; i < NODES_MAX; i++)
+                sample.far.node[i].fd = -1;
+        sample.stats.file.dir_fd = sample.stats.direct_fd = sample.profile.dir_fd = -1;
+        sample.ctl.dir_fd = sample.ctl.listen_fd = -1;
+        npassed = 0;
+        handover_private_fds(&sample, note);
+        assert_int_equal(npassed, 2);
+        assert_true(is_passed(1000) && is_passed(1001));
+        sample.far.tree = 1002;
+        sample.far.next = (struct tree_child){ .number = 7, .life = 1003 };
+        sample.far.proc = 1004;
+        npassed = 0;
+        handover_private_fds(&sample, note);
+        assert_int_equal(npassed, 5);
+        assert_true(is_passed(1002) && is_passed(1003) && is_passed(1004));
+}
+
 static void test_absolute(void **state)
 {
         (void)state;
@@ -221,7 +256,8 @@ int main(int argc, char **argv)
         handover_init(open("/proc/self/exe", O_PATH | O_CLOEXEC));
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_found), cmocka_unit_test(test_not_found),
-                cmocka_unit_test(test_refused), cmocka_unit_test(test_absolute),
+                cmocka_unit_test(test_refused), cmocka_unit_test(test_descriptors),
+                cmocka_unit_test(test_absolute),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,6 +32,7 @@ struct world {
         char text[200];
 };
 static struct world *world;
+static int world_fd;
 static struct slab slabs[SLABS];
 
 static inline unsigned index_of(uint64_t slot) { return slot_slab(slot) * PAGES + slot_page(slot); }
@@ -235,8 +236,10 @@ static inline int setup(void **state)
 {
         (void)state;
         memfd_init(open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC));
-        world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                     0);
+        world_fd = memfd_create("world", 0);
+        if (world_fd < 0 || ftruncate(world_fd, sizeof(*world)) != 0)
+                return -1;
+        world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE, MAP_SHARED, world_fd, 0);
         return world == MAP_FAILED ? -1 : 0;
 }
 
