@@ -105,9 +105,10 @@ kept() {
 }
 # kept_over NAME PORT: it is restarted with what it has, and had something.
 kept_over() {
-    over "$1" "$2" || return
+    await 20 has_leases "$1" && over "$1" "$2" || return
     grep -q 'taken over' "$WORK/$1.log" || { echo "memnode $1 kept nothing"; return 1; }
 }
+has_leases() { [ "$(held "$1")" -gt 0 ]; }
 over() { end_node "$1" && unset "node[$1]" && kept "$1" "$2"; }
 
 # The only node is restarted, twice, while the program runs, or is stopped.
