@@ -1,8 +1,8 @@
 # The plans of random, made from a seed. A plan is lines of a word and its values:
 #
 #   run N                 its name
-#   kind memory|disk|rdma node m is a memnode, a foreign server that keeps its data if it is
-#                         restarted, or a memnode over RDMA without a proxy
+#   kind memory|disk|rdma|file    node m is a memnode, a foreign server that keeps its data if it is
+#                         restarted, a memnode over RDMA without a proxy, or a disk that may hang
 #   listen unix|tcp       where the proxy in front of it listens
 #   second yes|no         whether there is a second node, which nothing happens to
 #   replicas 2|3          copies of each page, on nodes m, n and o
@@ -13,8 +13,8 @@
 #                         said that all copies are there, and the events after it are counted from
 #                         then; if it does not say so, they are left out
 #
-# Sourced by random. Uses $rdma and $copies, its options,
-# and $spoiling, a pattern of faults.
+# Sourced by random. Uses $rdma, $copies and $hanging, its options, and $spoiling, a pattern of
+# faults.
 # shellcheck shell=bash disable=SC2034
 
 # pick N: a number below N, in $picked. (A subshell would have random numbers of its own.)
@@ -87,6 +87,10 @@ plan_bad_nodes() {
         what=$picked
         one_of "${bad[@]}"
         who=$picked
+        # A disk only hangs, for longer than --timeout too.
+        if [[ $hanging$who = yesm && $what =~ -node|lie|^node ]]; then
+            what=node length=$((3 * length))
+        fi
         case $what in
         node)
             line at $at stop-node "$who"
@@ -133,6 +137,7 @@ plan_in_turn() {
 # plan_copies SEED
 plan_copies() {
     local replicas=2 options shape kind=${rdma:+rdma}
+    [ "$hanging" = no ] || kind=file
     : "${kind:=memory}"
     pick 5
     [ $picked -gt 0 ] || replicas=3
@@ -144,8 +149,11 @@ plan_copies() {
     options=$picked
     one_of '' '' --debug '--io inline' '--cache 2M' '--placement linear'
     options+=" $picked"
+    # A disk needs the I/O thread.
+    [ "$hanging" = no ] || options=${options/--io inline/}
     pick 3
-    if [ $picked -eq 0 ]; then
+    # What a disk has missed is not copied to it, so that is never said to be made up for.
+    if [ $picked -eq 0 ] && [ "$hanging" = no ]; then
         one_of '' '--threads 3'
         shape="--seconds 8 $picked"
         plan_in_turn
@@ -156,7 +164,7 @@ plan_copies() {
             '--children 11 --accesses 1000'
         shape+=" $picked"
         plan_bad_nodes $replicas
-        [ -n "$rdma" ] || plan_faults memory
+        [ "$kind" != memory ] || plan_faults memory
     fi
     # Sums would hide that a copy was read that is not good.
     pick 2
