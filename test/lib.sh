@@ -27,9 +27,9 @@ skip() {
     printf 'ok %d - %s # SKIP %s\n' "$number" "$1" "$2"
 }
 
-# wanted NAME: whether a case is to be run: its name matches $only, and it comes behind $CASES_AFTER,
-# with which an earlier run ended. Where that variable is set, empty too, each case is announced
-# (test/lab.sh). Not in a subshell, which would forget that the case was met.
+# wanted NAME: whether a case is to be run: its name matches $only, and it comes behind the case
+# $CASES_AFTER, with which an earlier run ended. Where that variable is set, empty too, each case is
+# announced (test/lab.sh). Not in a subshell, which would forget that the case was met.
 wanted() {
     [[ -z ${only-} || $1 =~ $only ]] || return
     if [ -n "${CASES_AFTER-}" ]; then

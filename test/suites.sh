@@ -281,24 +281,20 @@ in_the_lab() {
 
 # What a machine shows that runs programs itself, as far as there is time for it.
 in_the_lab_instead() {
-    local some
-    some_of "^(a node is stopped for seconds|two of three copies|a node that missed writes)"
-    suite 'copies on several nodes, in the lab' 60w 'in_source test/faults/replicas' \
-        lab_suite -- test/faults/replicas "${some[@]}" build
-    some_of '^(rolling restart, one copy$|the only node is drained|a process is stopped$)'
-    suite 'nodes that are drained, in the lab' 80w 'in_source test/faults/drain' \
-        lab_suite -- test/faults/drain "${some[@]}" build
-    some_of '^(a copy that is spoiled is made right, inline)'
-    suite 'scrubs over NBD, in the lab' 60w 'in_source test/faults/scrub' \
-        lab_suite -- test/faults/scrub "${some[@]}" build
-    some_of '^(a bit flips on the way back|late writes of a child|connections that are closed)'
-    suite 'faults over NBD, in the lab' 60w 'in_source test/faults/nbd' \
-        lab_suite -- test/faults/nbd "${some[@]}" build
+    in_the_lab_some 'copies on several nodes' replicas \
+        '^(a node is stopped for seconds|two of three copies|a node that missed writes)'
+    in_the_lab_some 'nodes that are drained' drain \
+        '^(rolling restart, one copy$|the only node is drained|a process is stopped$)'
+    in_the_lab_some 'scrubs over NBD' scrub '^(a copy that is spoiled is made right, inline)'
+    in_the_lab_some 'faults over NBD' nbd \
+        '^(a bit flips on the way back|late writes of a child|connections that are closed)'
 }
 
-# some_of REGEX: sets $some to the options of which cases are run: those that match, or all of a
+# in_the_lab_some NAME SCRIPT REGEX: cases of a script of test/faults: those that match, or all in a
 # run that is --full, or the one that is wanted.
-some_of() {
-    some=("${long[@]}" "${one[@]}")
-    is_full || [ -n "$case" ] || some=(--only "$1")
+in_the_lab_some() {
+    local some=("${long[@]}" "${one[@]}")
+    is_full || [ -n "$case" ] || some=(--only "$3")
+    suite "$1, in the lab" 80w "in_source test/faults/$2" \
+        lab_suite -- "test/faults/$2" "${some[@]}" build
 }

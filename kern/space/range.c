@@ -61,7 +61,8 @@ int mm_isolate(uint64_t start, uint64_t end, uint32_t max)
  * changed the first. */
 static bool alike(const struct vma *a, const struct vma *b)
 {
-        if (a->order || a->end != b->start || a->prot != b->prot || a->flags != b->flags || a->file != b->file)
+        if (a->order || a->end != b->start || a->prot != b->prot || a->flags != b->flags ||
+            a->file != b->file)
                 return false;
         struct vma next = vma_part(*a, a->end, b->end);
         return next.off == b->off && next.gpa == b->gpa;

@@ -3,8 +3,8 @@
  * page tables.
  *
  * It is not counted which other processes have a page of a shared mapping, so all pages count as
- * private (Pss = Rss).  Swap is what is only in a far tier.  Huge pages are those of their file; the
- * program's entries are of 4 KiB, and are counted as others.
+ * private (Pss = Rss).  Swap is what is only in a far tier.  Huge pages are those of their file:
+ * the program's entries are of 4 KiB, and are counted as others.
  */
 #include <string.h>
 #include <sys/mman.h>

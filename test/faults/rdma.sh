@@ -164,8 +164,8 @@ rdma_rolling() {
         taken=$((taken + $(grep -c 'taken over' "$WORK/$n.log")))
         sleep 1
     done
-    # What the program has that is stopped. On a machine that is busy also that of others, which have
-    # not moved it in the two seconds that memnode gives them.
+    # What the program has that is stopped. On a busy machine also what others have not moved in the
+    # two seconds that memnode gives them.
     echo "measured $taken nodes kept something"
     [ $taken -ge "$1" ] || return
     kill -CONT "${program[still]}"

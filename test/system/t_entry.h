@@ -38,7 +38,7 @@ enum {
 unsigned instructions_count(void);
 struct instruction instruction(unsigned n);
 
-/* t_entry_instructions.c: only and without name an instruction, or are NULL; one of them at most. */
+/* t_entry_instructions.c: only, or without, names an instruction; the other is NULL, or both. */
 int instructions_main(int seconds, const char *only, const char *without);
 
 /* t_entry_flags.c */

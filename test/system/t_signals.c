@@ -286,7 +286,7 @@ static void test_waits(int flags)
         on(SIGALRM, tick, flags, 0);
         every(20000);
         ticks = 0;
-        /* Without SA_RESTART the first one ends it: what later ones wrote would be there for poll. */
+        /* Without SA_RESTART the first tick ends it: what a later one wrote, poll would find. */
         ticks_until_write = flags ? 3 : 0;
         T(read(pipe_fds[0], c, 4));
         ticks_until_write = 0;

@@ -249,7 +249,8 @@ static void model(void **state)
                             met.execs > 50 && met.kills > 50 && met.ends > 20 && met.cuts > 300 &&
                             met.restarts > 3 && met.lost > 20 && met.gone > 3 && met.due > 0 &&
                             met.copied > 30 && met.places > 3 && met.drains > 20 &&
-                            met.left > 20 && met.unanswered > 0 && met.whole > 20 && met.refused > 0);
+                            met.left > 20 && met.unanswered > 0 && met.whole > 20 &&
+                            met.refused > 0);
 }
 
 int main(void)

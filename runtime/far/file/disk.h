@@ -126,7 +126,6 @@ unsigned disk_take(struct disk_node *d);
 unsigned disk_poll(struct far_node *n);
 int disk_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *timeout_ms);
 
-
 /* --- io_uring (ring.c) --- */
 
 /* Can a ring be made here?  0, or -errno with why. */
