@@ -53,31 +53,31 @@ rdma_restarted() {
 rdma_replicas() {
     serve m --size 64M || return
     start_words it --replicas 2 --timeout 20 --node "$RDMA" --node rdma://m1 -- \
-        "$words" --size 2M --seconds 5 --accesses 4000 --children 2
+        "$words" --size 2M "${told[@]}" --accesses 4000 --children 2
     begun it 60 && sleep 1 && kill_node m &&
-        wait_vm it "$LIMIT" && intact it && said it 'are read from other nodes'
+        finish it && intact it && said it 'are read from other nodes'
 }
 
 # The same, and it is started anew: then it is used again.
 rdma_anew() {
     serve m --size 64M || return
     start_words it --replicas 2 --timeout 20 --node "$RDMA" --node rdma://m1 -- \
-        "$words" --size 2M --seconds 9
+        "$words" --size 2M "${told[@]}"
     begun it 60 && sleep 1 && kill_node m &&
         serve m --size 64M && await 30 grep -q 'it is served again' "$WORK/it.err" &&
-        wait_vm it "$LIMIT" && intact it && said it 'new copies on other nodes'
+        finish it && intact it && said it 'new copies on other nodes'
 }
 
 # The other machine is out of reach for a while, and then has what it missed.
 rdma_unplugged() {
     serve m --size 64M || return
     start_words it --replicas 2 --timeout 20 --rebuild-rate 0 --node "$RDMA" --node rdma://m1 -- \
-        "$words" --size 2M --seconds 8
+        "$words" --size 2M "${told[@]}"
     begun it 60 && modprobe sch_netem &&
         tc qdisc add dev eth0 root netem loss 100% || return
     sleep 3
     tc qdisc del dev eth0 root
-    wait_vm it "$LIMIT" && intact it || return
+    finish it && intact it || return
     echo "measured $(stat_of it repair.pages) pages copied, $(stat_of it node.1.breaks) breaks"
     said it 'it answers again'
 }
@@ -88,14 +88,14 @@ rdma_drained() {
     local begin
     serve m --size 64M && serve n --size 64M --listen "$RDMA:7472" || return
     start_words it --replicas "$1" --timeout 20 --rebuild-rate 0 --node "$RDMA?size=24M" \
-        --node "$RDMA:7472?size=48M" -- "$words" --size 2M --seconds 11 --accesses 4000 --children 2
+        --node "$RDMA:7472?size=48M" -- "$words" --size 2M "${told[@]}" --accesses 4000 --children 2
     begun it 60 && sleep 2 || return
     begin=$(now)
     end_node m || return
     echo "measured memnode ended after $(($(now) - begin)) ms"
     unset 'node[m]'
     ! grep 'did not move away' "$WORK/m.log" || return
-    serve m --size 64M && wait_vm it "$LIMIT" && intact it && said it 'it is left: ' || return
+    serve m --size 64M && finish it && intact it && said it 'it is left: ' || return
     [ "$(count it failed)" -eq 0 ] || { echo "$(count it failed) children failed"; return 1; }
 }
 
@@ -115,7 +115,7 @@ over() { end_node "$1" && unset "node[$1]" && kept "$1" "$2"; }
 rdma_only_restarted() {
     local stops=$1 i
     kept m 7472 || return
-    start_words it --node "$RDMA:7472" -- "$words" --size 2M --seconds 9
+    start_words it --node "$RDMA:7472" -- "$words" --size 2M "${told[@]}"
     begun it 60 && sleep 1 || return
     for i in 1 2; do
         [ "$stops" = no ] || halt "${program[it]}" || return
@@ -123,7 +123,7 @@ rdma_only_restarted() {
         [ "$stops" = no ] || kill -CONT "${program[it]}"
         sleep 1
     done
-    wait_vm it "$LIMIT" && intact it
+    finish it && intact it
 }
 
 # The same under a tree, whose processes fork and execute programs meanwhile.
@@ -131,13 +131,13 @@ rdma_tree_restarted() {
     local i
     kept m 7472 || return
     start_words it --node "$RDMA:7472" -- \
-        "$words" --size 1M --seconds 12 --children 3 --accesses 4000
+        "$words" --size 1M "${told[@]}" --children 3 --accesses 4000
     begun it 60 || return
     for i in 1 2 3; do
         sleep 1
         kept_over m 7472 || return
     done
-    wait_vm it "$LIMIT" && intact it || return
+    finish it && intact it || return
     [ "$(count it failed)" -eq 0 ] || { echo "$(count it failed) children failed"; return 1; }
 }
 
@@ -151,9 +151,9 @@ rdma_rolling() {
         kept $n $port || return
         nodes+=(--node "$RDMA:$port?size=20M")
     done
-    start_words one "${nodes[@]}" -- "$words" --size 1M --seconds 18
-    start_words inline --io inline "${nodes[@]}" -- "$words" --size 1M --seconds 18
-    start_words still "${nodes[@]}" -- "$words" --size 1M --seconds 18
+    start_words one "${nodes[@]}" -- "$words" --size 1M "${told[@]}"
+    start_words inline --io inline "${nodes[@]}" -- "$words" --size 1M "${told[@]}"
+    start_words still "${nodes[@]}" -- "$words" --size 1M "${told[@]}"
     for n in one inline still; do
         begun $n 60 || return
     done
@@ -169,8 +169,9 @@ rdma_rolling() {
     echo "measured $taken nodes kept something"
     [ $taken -ge "$1" ] || return
     kill -CONT "${program[still]}"
+    finish one inline still || return
     for n in one inline still; do
-        wait_vm $n "$LIMIT" && intact $n || return
+        intact $n || return
     done
     said one 'it is left' && said inline 'it is left'
 }
@@ -185,9 +186,9 @@ rdma_stopped_at_random() {
         kept $n $port || return
         nodes+=(--node "$RDMA:$port?size=20M")
     done
-    start_words one "${nodes[@]}" -- "$words" --size 1M --seconds 40 --seed "$1"
+    start_words one "${nodes[@]}" -- "$words" --size 1M "${told[@]}" --seed "$1"
     start_words tree "${nodes[@]}" -- \
-        "$words" --size 1M --seconds 35 --children 3 --accesses 4000 --seed "$1"
+        "$words" --size 1M "${told[@]}" --children 3 --accesses 4000 --seed "$1"
     begun one 60 && begun tree 60 || return
     for ((i = 0; i < 8; i++)); do
         mapfile -t pids < <(pgrep -P "${program[tree]}")
@@ -201,7 +202,7 @@ rdma_stopped_at_random() {
     done
     pkill -CONT -P "${program[tree]}"
     kill -CONT "${program[one]}" "${program[tree]}"
-    wait_vm one "$LIMIT" && wait_vm tree "$LIMIT" && intact one && intact tree || return
+    finish one tree && intact one && intact tree || return
     [ "$(count tree failed)" -eq 0 ] || { echo "$(count tree failed) children failed"; return 1; }
 }
 

@@ -8,6 +8,8 @@
  * and check all.  Some have children of their own, some execute this program again, and some are
  * killed while they write.
  *
+ * SIGTERM to the first process means that it has worked long enough.
+ *
  * Says what all processes found together.  Exit status: 0 no word was wrong, and children ended as
  * they must; 1 words were wrong; 2 usage or no memory; 3 a child ended as it must not.
  */
@@ -43,15 +45,23 @@ static unsigned children;
 static int kind_of_all = -1;             /* what all children are; -1: by chance */
 static int totals_fd = -1;
 static struct timespec began;            /* when all was filled */
+static volatile sig_atomic_t told;      /* by SIGTERM: it is to end */
 /* No thread fills memory before all have locked what they need, or works before all is filled. */
 static pthread_barrier_t together;
 
-static double passed(void)
+static bool time_is_left(void)
 {
         struct timespec t;
 
         clock_gettime(CLOCK_MONOTONIC, &t);
-        return (double)(t.tv_sec - began.tv_sec) + (double)(t.tv_nsec - began.tv_nsec) * 1e-9;
+        return !told && (double)(t.tv_sec - began.tv_sec) +
+               (double)(t.tv_nsec - began.tv_nsec) * 1e-9 < seconds;
+}
+
+static void on_term(int signal)
+{
+        (void)signal;
+        told = 1;
 }
 
 static void set_chance(struct worker *w, uint64_t by)
@@ -90,7 +100,7 @@ static void *run_thread(void *arg)
         fill(w);
         if (!seconds)
                 memory_work(w, accesses);
-        while (seconds && passed() < seconds)
+        while (seconds && time_is_left())
                 memory_work(w, STEP);
         memory_check(w);
         return NULL;
@@ -217,7 +227,7 @@ static void run_tree(struct worker *w)
 {
         begin();
         fill(w);
-        for (unsigned i = 0; seconds ? passed() < seconds : i < ROUNDS; i++)
+        for (unsigned i = 0; seconds ? time_is_left() : i < ROUNDS; i++)
                 round_of_children(w, accesses / ROUNDS);
         memory_check(w);
 }
@@ -229,7 +239,7 @@ static void usage(FILE *f)
         fputs("usage: words [OPTION...]\n"
               "  --size SIZE     memory, with a suffix K, M or G (default 8M)\n"
               "  --accesses N    of each thread (default 20000)\n"
-              "  --seconds S     work so long instead, from when memory is filled\n"
+              "  --seconds S     work so long instead, from when memory is filled, or until SIGTERM\n"
               "  --seed N        (default 1)\n"
               "  --threads N     each with pages of its own (default 1)\n"
               "  --children N    at a time; forked by the first thread (default 0, at most 16)\n"
@@ -321,6 +331,9 @@ int main(int argc, char **argv)
 
         program = argv[0];
         parse(argc, argv);
+        if (seconds)
+                sigaction(SIGTERM, &(struct sigaction){ .sa_handler = on_term,
+                                                        .sa_flags = SA_RESTART }, NULL);
         bool executed = totals_fd >= 0;
         if (!share_totals() || !memory_make()) {
                 fprintf(stderr, "words: no memory: %s\n", strerror(errno));

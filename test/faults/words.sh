@@ -3,6 +3,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 
 LIMIT=90                    # seconds that a program under vmrun may take
+told=(--seconds 300)        # of words: it works until finish(), however slow the machine is
 
 # lies SEED: memnode m's memory is changed from now on.
 lies() {
@@ -22,6 +23,17 @@ start_words() {
 run_words() {
     start_words "$@"
     wait_vm "$1" "$LIMIT"
+}
+
+# finish NAME...: what was done to them while they worked is done; all must end in time.
+finish() {
+    local name
+    for name; do
+        running "$name" && kill -TERM "${program[$name]}" || return
+    done
+    for name; do
+        wait_vm "$name" "$LIMIT" || return
+    done
 }
 
 # begun NAME [SECONDS]: it bears lost pages from now on.
