@@ -8,7 +8,8 @@
  * A new connection must lead to the data written over the old one: a restarted server may have the
  * same export, empty.  A lease of memnode has its incarnation for that (lease.c).  Other exports
  * get a mark: it is random, is written into the last page of the export when the node is opened,
- * and is read on every further connection before anything else.
+ * and is read on every further connection before anything else.  As with any other page, one wrong
+ * answer may be the network's: it is read once more, before what was written counts as gone.
  */
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -345,19 +346,13 @@ static void explain_refusal(struct nbd_link *l)
                               l->words);
 }
 
-static void begin_marking(struct nbd_link *l)
+/* Writes the mark, or reads it. */
+static void transfer_mark(struct nbd_link *l)
 {
         struct nbd_node *d = l->node;
         nbd_completion_callback cb = { .callback = answered, .user_data = l };
         int64_t cookie;
 
-        nbd_set_debug(l->h, false);
-        nbd_clear_debug_callback(l->h);
-        if (d->lease) {
-                l->state = LINK_UP;
-                return;
-        }
-        l->state = LINK_MARKING;
         l->answer = NBD_WAITING;
         memset(l->page, 0, PAGE_SIZE);
         if (d->marked) {
@@ -368,6 +363,16 @@ static void begin_marking(struct nbd_link *l)
         }
         if (cookie == -1)
                 l->answer = nbd_get_errno() ? nbd_get_errno() : EIO;
+}
+
+static void begin_marking(struct nbd_link *l)
+{
+        nbd_set_debug(l->h, false);
+        nbd_clear_debug_callback(l->h);
+        l->state = l->node->lease ? LINK_UP : LINK_MARKING;
+        l->doubted = false;
+        if (l->state == LINK_MARKING)
+                transfer_mark(l);
 }
 
 /* The server serves the export. */
@@ -391,6 +396,9 @@ static void end_marking(struct nbd_link *l)
                         l, -l->answer,
                         "the server fails the first transfer of export '%.64s' (%s): see its log",
                         d->export, strerror(l->answer));
+        } else if (d->marked && memcmp(l->page, d->mark, NBD_MARK) != 0 && !l->doubted) {
+                l->doubted = true;
+                transfer_mark(l);
         } else if (d->marked && memcmp(l->page, d->mark, NBD_MARK) != 0) {
                 nbd_link_fail(
                         l, -ESTALE,

@@ -143,6 +143,7 @@ struct nbd_link {
         uint32_t generation;            /* of a lease's: how often it was asked for */
         const char *cut;                /* a link that only has members cut: the name to say */
         char *page;                     /* PAGE_SIZE bytes for the mark */
+        bool doubted;                   /* the mark was wrong once, and is read again */
         struct nbd_slot slot[NBD_DEPTH], *free;
         unsigned used;                  /* slots that are not free */
         /* the last answer, or when the first of those under way was posted; nbd_clock() */
