@@ -418,7 +418,7 @@ static void settle(void)
 
 /* ---- tests ---- */
 
-static unsigned rounds = 300;
+static unsigned rounds = 100;
 
 /* A way for some steps, then another one.  Never so bad that the node is lost. */
 static void by_chance(bool copies)
