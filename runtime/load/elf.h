@@ -20,17 +20,21 @@
 #define ELF_PHDRS_MAX (65536 / 56)
 
 struct elf_segment {
-        uint64_t offset, vaddr, filesz, memsz;  /* memsz > 0; ranges checked, no two overlap */
+        /* memsz > 0, the range is checked.  Segments may overlap: the later one gets the page.  The
+         * file may end before they do. */
+        uint64_t offset, vaddr, filesz, memsz;
         uint32_t flags;                         /* PF_R, PF_W, PF_X */
-        /* its number among the program headers, as readelf counts them */
-        uint32_t phdr;
 };
 
 struct elf_info {
         uint16_t type;                  /* ET_EXEC or ET_DYN */
-        /* e_machine; set for foreign files too (then class says 32 or 64 bits) */
-        uint16_t machine;
-        uint8_t  class;                 /* ELFCLASS32 or ELFCLASS64, 0 if this is no ELF file */
+        /* Valid after an error too: the magic is right; this host's Linux runs no such file, but
+         * another kind of host, or binfmt_misc, may. */
+        bool is_elf, foreign;
+        /* 0, or why its segments cannot be mapped: -ENOMEM, or another error of what Linux does
+         * when the old program is gone already, so that it kills this one.  Then text says why, and
+         * the fields about segments mean nothing. */
+        int unloadable;
         bool gnu_stack;                 /* has PT_GNU_STACK ... */
         bool exec_stack;                /* ... and it asks for an executable stack */
         /* phdr_vaddr is valid: some segment holds the program headers */
@@ -41,6 +45,9 @@ struct elf_info {
         uint64_t phdr_vaddr;
         unsigned phnum;
         uint64_t low, high;             /* the span of all segments, rounded to pages */
+        /* the vaddr of the first PT_LOAD, an empty one included: what Linux places */
+        uint64_t first;
+        bool has_first;
         /* largest p_align of a segment, a power of two, at least a page */
         uint64_t align;
         char interp[PATH_MAX];          /* PT_INTERP, "" if there is none */
@@ -50,10 +57,10 @@ struct elf_info {
         char text[256];                 /* *why points to it */
 };
 
-/* Returns 0 with *out filled, or -errno with *why a sentence that names the cause (without the
- * file's name; it lives in out): -ENOEXEC for a file that no x86-64 Linux would run, -ENOMEM for
- * one that needs addresses which vmrun keeps for itself, -EACCES for something that is not a
- * regular file, or the error of a read.  out is too large for small stacks. */
+/* Returns 0 with *out filled, or -errno.  *why is a sentence that names the cause (without the
+ * file's name; it lives in out), also if out->unloadable.  -ENOEXEC, -EIO: as execve; -EACCES for
+ * something that is not a regular file, or the error of a read.  out is too large for small
+ * stacks. */
 int elf_parse(int fd, struct elf_info *out, const char **why);
 
 #endif

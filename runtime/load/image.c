@@ -46,7 +46,7 @@ int image_exit_status(int err)
         switch (err) {
         case -ENOENT:
                 return EXIT_NOT_FOUND;
-        case -EMFILE: case -ENFILE: case -EIO:
+        case -EMFILE: case -ENFILE:
                 return EXIT_VMRUN_FAILED;
         default:
                 return EXIT_NOT_EXECUTABLE;
@@ -97,36 +97,30 @@ static int check_range(const struct placed *p, const struct image_config *c, uin
 static void place_main(struct placed *p)
 {
         uint64_t mask = ~(p->elf.align - 1);
-        p->bias = p->elf.type == ET_EXEC ? 0 : (IMAGE_PIE_BASE & mask) - (p->elf.low & mask);
+        p->bias = p->elf.type == ET_EXEC ? 0 : PAGE_DOWN((IMAGE_PIE_BASE & mask) - p->elf.first);
 }
 
-/* The highest place below mmap_top that overlaps neither the program nor vmrun's own range. */
+/* The highest place below mmap_top that overlaps neither the program nor vmrun's own range, or
+ * where it is linked to. */
 static int place_interp(struct placed *in, const struct placed *prog, const struct image_config *c,
                         struct why *why)
 {
-        if (in->elf.type == ET_EXEC) {
-                in->bias = 0;
-        } else {
-                uint64_t span = in->elf.high - in->elf.low, top = c->mmap_top;
-                for (int tries = 0; tries < 4; tries++) {
-                        if (top < span)
-                                return refuse(why, -ENOMEM,
-                                              "%s: no room for its %#lx bytes below %#lx", in->file,
-                                              span, c->mmap_top);
-                        in->bias = (top - in->elf.high) & ~(in->elf.align - 1);
-                        if (meet(low(in), high(in), RESERVED_START, RESERVED_END))
-                                top = RESERVED_START;
-                        else if (meet(low(in), high(in), low(prog), high(prog)))
-                                top = low(prog);
-                        else
-                                break;
-                }
+        uint64_t span = in->elf.high - in->elf.low, top = c->mmap_top;
+
+        in->bias = 0;
+        if (in->elf.type == ET_EXEC)
+                return 0;
+        for (int tries = 0; tries < 4 && top >= span; tries++) {
+                in->bias = (top - in->elf.high) & ~(in->elf.align - 1);
+                if (meet(low(in), high(in), RESERVED_START, RESERVED_END))
+                        top = RESERVED_START;
+                else if (meet(low(in), high(in), low(prog), high(prog)))
+                        top = low(prog);
+                else
+                        return 0;
         }
-        if (meet(low(in), high(in), low(prog), high(prog)))
-                return refuse(why, -ENOMEM,
-                              "%s: needs the addresses %#lx-%#lx, which the program takes as well",
-                              in->file, low(in), high(in));
-        return 0;
+        return refuse(why, -ENOMEM, "%s: no room for its %#lx bytes below %#lx", in->file, span,
+                      c->mmap_top);
 }
 
 /* ---- The plan ---- */
@@ -151,18 +145,8 @@ static void add_op(struct image *im, enum mm_op_kind kind, uint64_t addr, uint64
                                               .off = off };
 }
 
-/* Does a segment after the k-th also cover this page? */
-static bool replaced(const struct elf_info *e, unsigned k, uint64_t page)
-{
-        while (++k < e->nsegments)
-                if (meet(page, page + 1, PAGE_DOWN(e->segment[k].vaddr),
-                         PAGE_UP(e->segment[k].vaddr + e->segment[k].memsz)))
-                        return true;
-        return false;
-}
-
 /* File pages, then anonymous ones for the bss; the rest of the last file page is zeroed if it is
- * writable (Linux's padzero). Where segments share a page the later one gets it, as in Linux. */
+ * writable (Linux's padzero). */
 static void plan_file(struct image *im, const struct placed *p)
 {
         for (unsigned k = 0; k < p->elf.nsegments; k++) {
@@ -174,16 +158,42 @@ static void plan_file(struct image *im, const struct placed *p)
                 if (s->filesz)
                         add_op(im, MM_MAP, page + p->bias, file_end - page, prot_of(s->flags),
                                p->fd, PAGE_DOWN(s->offset));
+                if (s->filesz && s->memsz > s->filesz && (s->flags & PF_W) && data_end < file_end)
+                        im->zero[im->nzero++] = (struct zero){ .addr = data_end + p->bias,
+                                                               .len = file_end - data_end,
+                                                               .next_op = im->nops };
                 if (end > file_end)
                         add_op(im, MM_MAP, file_end + p->bias, end - file_end,
                                PROT_READ | PROT_WRITE | (s->flags & PF_X ? PROT_EXEC : 0), -1, 0);
-                if (s->filesz && s->memsz > s->filesz && (s->flags & PF_W) && data_end < file_end &&
-                    !replaced(&p->elf, k, file_end - PAGE_SIZE))
-                        im->zero[im->nzero++] =
-                                (struct zero){ data_end + p->bias, file_end - data_end };
                 if ((s->flags & PF_W) && (s->flags & PF_X))
                         im->wx++;
         }
+}
+
+/* One that is linked to a fixed address replaces what the program has there: as on Linux, first all
+ * is unmapped from its first segment on. */
+static void plan_interp(struct image *im, const struct placed *in)
+{
+        if (in->elf.type == ET_EXEC)
+                add_op(im, MM_UNMAP, PAGE_DOWN(in->elf.first), in->elf.high - in->elf.low, 0, -1,
+                       0);
+        plan_file(im, in);
+}
+
+/* Where segments share a page the later one gets it, as in Linux.  All bytes are zeroed after the
+ * last operation: leave out those whose page a later operation replaces. */
+static void drop_replaced(struct image *im)
+{
+        unsigned kept = 0;
+        for (unsigned i = 0; i < im->nzero; i++) {
+                const struct zero z = im->zero[i];
+                const struct mm_op *op = im->ops + z.next_op, *end = im->ops + im->nops;
+                while (op < end && !meet(z.addr, z.addr + z.len, op->addr, op->addr + op->len))
+                        op++;
+                if (op == end)
+                        im->zero[kept++] = z;
+        }
+        im->nzero = kept;
 }
 
 static void note_segments(struct image *im, const struct placed *p)
@@ -207,14 +217,15 @@ static int plan(struct image *im, const struct placed *prog, const struct placed
                 const struct image_config *c)
 {
         unsigned n = prog->elf.nsegments + (in ? in->elf.nsegments : 0);
-        im->ops = calloc(2 * n + 2, sizeof(*im->ops));
+        im->ops = calloc(2 * n + 3, sizeof(*im->ops));
         im->zero = calloc(n, sizeof(*im->zero));
         if (!im->ops || !im->zero)
                 return refuse(&im->why, -ENOMEM, "%s: no memory for the plan of %u segments",
                               im->execfn, n);
         plan_file(im, prog);
         if (in)
-                plan_file(im, in);
+                plan_interp(im, in);
+        drop_replaced(im);
         uint32_t prot = PROT_READ | PROT_WRITE | (im->exec_stack ? PROT_EXEC : 0);
         add_op(im, MM_STACK, im->stack_low, TASK_SIZE - im->stack_low, prot, -1, c->rlimit_stack);
         add_op(im, MM_BRK, im->brk, 0, 0, -1, 0);
@@ -283,13 +294,19 @@ static int parse(struct placed *p, struct image *im, bool as_loader)
         int err = elf_parse(p->fd, &p->elf, &text);
         if (!err)
                 return 0;
-        im->foreign = err == -ENOEXEC && !as_loader &&
-                      (p->elf.class != ELFCLASS64 || p->elf.machine != EM_X86_64);
-        const char *hint = p->elf.class == 0 && err == -ENOEXEC && !as_loader
+        im->foreign = err == -ENOEXEC && !as_loader && p->elf.foreign;
+        const char *hint = !p->elf.is_elf && err == -ENOEXEC && !as_loader
                                    ? "; if it is a shell script, give it a #! line"
                                    : "";
         return refuse(&im->why, err == -ENOEXEC && as_loader ? -ELIBBAD : err, "%s: %s%s", p->file,
                       text, hint);
+}
+
+/* Linux maps segments after all other checks, when the old program is gone. */
+static int loadable(const struct placed *p, struct why *why)
+{
+        int err = p->elf.unloadable;
+        return err ? refuse(why, err, "%s: %s", p->file, p->elf.text) : 0;
 }
 
 /* The absolute path of an open file. */
@@ -359,6 +376,10 @@ static int make(struct image *im, struct placed room[2], const struct program *p
                 in = &room[1];
                 err = open_interp(im, in, prog, c);
         }
+        if (!err)
+                err = loadable(prog, &im->why);
+        if (!err && in)
+                err = loadable(in, &im->why);
         if (!err)
                 err = build_stack(im, prog, c, p->argv, envp);
         if (err)

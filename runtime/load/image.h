@@ -127,7 +127,10 @@ struct image {
         struct mm_op *ops;
         unsigned nops;
         /* tails of file pages where a bss begins */
-        struct zero { uint64_t addr, len; } *zero;
+        struct zero {
+                uint64_t addr, len;
+                unsigned next_op;       /* the first operation that comes after it */
+        } *zero;
         unsigned nzero;
         unsigned wx;                    /* segments that are writable and executable */
         bool exec_stack, entry_mapped;

@@ -110,9 +110,8 @@ refusals() {
     fi
     # Not programs: 126, as a shell has it.
     for file in text empty magic-only half-header no-program-headers cut-program-headers \
-        cut-segments wrong-machine wrong-class big-endian an-object phnum-0 phnum-65535 \
-        phentsize-1 phoff-huge overlapping filesz-above-memsz vaddr-wraps kernel-address \
-        misaligned script-empty script-of-itself; do
+        cut-segments wrong-machine an-object phnum-0 phnum-65535 phentsize-1 phoff-huge \
+        filesz-above-memsz vaddr-wraps kernel-address misaligned script-empty script-of-itself; do
         refuse "bad file: $file" 126 "$file" "$vmrun" -- "$bad/$file"
     done
     cp "$bad/good" "$WORK/not-executable" && chmod 644 "$WORK/not-executable"

@@ -338,6 +338,14 @@ static void placement(void **state)
         assert_int_equal(im.start, IMAGE_PIE_BASE & ~0x1fffffull);
         image_close(&im);
 
+        mkelf_init(&m, ET_DYN);                 /* the first segment is placed, not the lowest */
+        Elf64_Phdr ph = m.ph[0];
+        m.ph[0] = m.ph[1];
+        m.ph[1] = ph;
+        open_elf(&config, 0);
+        assert_int_equal(im.start, IMAGE_PIE_BASE - 0x3000);
+        image_close(&im);
+
         struct image_config small = config;
         small.rlimit_stack = 0x8000;
         open_elf(&small, 0);
@@ -382,11 +390,40 @@ static void interp_placement(void **state)
         assert_int_equal(im.base, RESERVED_START - 0x6000);
         image_close(&im);
 
-        mkelf_init(&m, ET_EXEC);                        /* both linked to the same place */
+        /* Both linked to the same place: the interpreter, mapped later, gets it. */
+        mkelf_init(&m, ET_EXEC);
         mkelf_file(&m, ld);
         mkelf_interp(&m, ld, strlen(ld) + 1);
-        open_elf(&config, -ENOMEM);
-        assert_non_null(strstr(im.why.text, "which the program takes as well"));
+        open_elf(&config, 0);
+        assert_int_equal(im.base, 0);
+        assert_int_equal(im.nops, 3 + 1 + 3 + 2);
+        assert_int_equal(im.ops[3].op, MM_UNMAP);
+        assert_int_equal(im.ops[3].addr, 0x400000);
+        assert_int_equal(im.ops[3].len, 0x6000);
+        assert_int_equal(im.ops[4].fd, im.interp_fd);
+        assert_int_equal(im.nzero, 1);                  /* its own */
+        image_close(&im);
+}
+
+/* Of two files that are both at fault Linux names the interpreter first: it maps segments last. */
+static void order_of_errors(void **state)
+{
+        (void)state;
+        const char *ld = in_dir("ld3");
+        mkelf_init(&m, ET_DYN);
+        m.eh.e_machine = EM_AARCH64;
+        mkelf_file(&m, ld);
+        mkelf_init(&m, ET_EXEC);
+        mkelf_interp(&m, ld, strlen(ld) + 1);
+        m.ph[1].p_memsz = 1;
+        open_elf(&config, -ELIBBAD);
+        mkelf_init(&m, ET_DYN);
+        m.ph[1].p_offset++;
+        mkelf_file(&m, ld);
+        mkelf_init(&m, ET_EXEC);
+        mkelf_interp(&m, ld, strlen(ld) + 1);
+        open_elf(&config, -EINVAL);
+        assert_non_null(strstr(im.why.text, "ld3: segment 1 cannot be mapped"));
 }
 
 static void many_segments(void **state)
@@ -428,7 +465,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test(find), cmocka_unit_test(scripts), cmocka_unit_test(script_chain),
                 cmocka_unit_test(permissions), cmocka_unit_test(interpreters),
                 cmocka_unit_test(placement), cmocka_unit_test(interp_placement),
-                cmocka_unit_test(many_segments),
+                cmocka_unit_test(order_of_errors), cmocka_unit_test(many_segments),
         };
         return cmocka_run_group_tests_name("image", tests, make_dir, remove_dir);
 }
