@@ -44,6 +44,7 @@
 #define RESERVED_START  0x678000000000  /* PML4[207]: the private slot of each vCPU */
 #define RESERVED_END    0x700000000000
 #define TASK_SIZE       0x7ffffffff000
+#define VSYSCALL        0xffffffffff600000      /* a page: runtime/signal/vsyscall.h */
 
 #define RAM_GPA         0x100000000     /* 4 GiB: clear of every legacy hole */
 

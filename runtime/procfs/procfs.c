@@ -161,9 +161,10 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
                 return *ret = -EACCES, true;
         if (flags & O_DIRECTORY)
                 return *ret = -ENOTDIR, true;
-        if (maps)
+        if (maps) {
                 procfs_each_map(t, map_line, &x);
-        else if (smaps)
+                procfs_map_line(&procfs_vsyscall, &x);
+        } else if (smaps)
                 procfs_smaps(t, rest[5], &x);
         else if (info)
                 meminfo(t, &x);

@@ -57,6 +57,10 @@ static void flags(struct text *x, const struct map_entry *e)
 {
         bool shared = e->flags & MAP_SHARED;
 
+        if (e->start == VSYSCALL) {
+                text_add(x, "THPeligible:    0\nVmFlags: ex \n");
+                return;
+        }
         text_add(x, "THPeligible:    0\nVmFlags:%s%s%s%s mr mw me%s%s%s%s \n",
                  e->prot & PROT_READ ? " rd" : "", e->prot & PROT_WRITE ? " wr" : "",
                  e->prot & PROT_EXEC ? " ex" : "", shared ? " sh" : "", shared ? " ms" : "",
@@ -70,7 +74,8 @@ static void add_map(const struct map_entry *e, void *arg)
         struct gmem_count c = { 0 };
         bool shared = e->flags & MAP_SHARED;
 
-        gmem_count(r->t, e->start, e->end, !shared && e->file == FILE_NONE, &c);
+        if (e->start != VSYSCALL)
+                gmem_count(r->t, e->start, e->end, !shared && e->file == FILE_NONE, &c);
         uint64_t locked = e->flags & MAP_ENTRY_LOCKED ? c.resident : 0;
         if (r->each) {
                 procfs_map_line(e, r->x);
@@ -96,8 +101,10 @@ void procfs_smaps(struct thread *t, bool rollup, struct text *x)
         struct rollup r = { .x = x, .t = t, .each = !rollup };
 
         procfs_each_map(t, add_map, &r);
-        if (!rollup)
+        if (!rollup) {
+                add_map(&procfs_vsyscall, &r);
                 return;
+        }
         text_add(x, "%08lx-%08lx ---p 00000000 00:00 0 %*s[rollup]\n", (unsigned long)r.start,
                  (unsigned long)r.end, r.end >> 44 ? 25 : 33, "");
         figures(x, &r.sum, r.locked, true);

@@ -32,6 +32,10 @@ void text_add(struct text *x, const char *fmt, ...)
         }
 }
 
+const struct map_entry procfs_vsyscall = {
+        .start = VSYSCALL, .end = VSYSCALL + PAGE_SIZE, .prot = PROT_EXEC, .flags = MAP_PRIVATE,
+};
+
 /* A line as fs/proc/task_mmu.c writes it: names start at column 74. */
 void procfs_map_line(const struct map_entry *e, struct text *x)
 {
@@ -46,6 +50,8 @@ void procfs_map_line(const struct map_entry *e, struct text *x)
                 snprintf(path, sizeof(path), "[stack]");
         else if (e->file == FILE_NONE && (e->flags & MAP_ENTRY_HEAP))
                 snprintf(path, sizeof(path), "[heap]");
+        else if (e->start == VSYSCALL)
+                snprintf(path, sizeof(path), "[vsyscall]");
         text_add(x, "%08lx-%08lx %c%c%c%c %08lx %02x:%02x %lu ", (unsigned long)e->start,
                  (unsigned long)e->end, e->prot & PROT_READ ? 'r' : '-',
                  e->prot & PROT_WRITE ? 'w' : '-', e->prot & PROT_EXEC ? 'x' : '-',

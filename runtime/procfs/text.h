@@ -15,6 +15,8 @@ struct image;
 struct text { char *p; size_t n, room; };
 void text_add(struct text *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* The page of vsyscalls, which is no mapping, but the last line of maps. */
+extern const struct map_entry procfs_vsyscall;
 /* Appends the line of maps for one entry. */
 void procfs_map_line(const struct map_entry *e, struct text *x);
 /* smaps, or smaps_rollup. (smaps.c) */

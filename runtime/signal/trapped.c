@@ -11,6 +11,7 @@
 #include <string.h>
 #include "memory/gmem.h"
 #include "signal/trapped.h"
+#include "signal/vsyscall.h"
 #include "vm/vm.h"
 #include "x86.h"
 
@@ -254,7 +255,7 @@ static bool is_icebp(struct thread *t)
 bool trapped_as_on_linux(struct thread *t, struct trapped *x)
 {
         if (x->vector == VEC_PF)
-                return false;
+                return vsyscall_carried_out(t, x);
         if (x->vector == VEC_DB && is_icebp(t))
                 x->code = TRAP_BRKPT;
         if (t->vm->level == 3) {

@@ -298,6 +298,11 @@ programs() {
     local in=../data short=()
     [ "$sizing" != small ] || short=(short)
     compare --quick true true
+    if [ -x "$build/test/system/t_vsyscall" ]; then
+        compare --quick --elsewhere --cache 1M t_vsyscall "$build/test/system/t_vsyscall"
+    elif selected t_vsyscall; then
+        skip t_vsyscall 'the compiler has no static libc'
+    fi
     compare --quick --elsewhere false false
     compare --quick --elsewhere echo echo 'two  words' '' -n
     compare --quick --elsewhere cat cat $in/text $in/small $in/empty

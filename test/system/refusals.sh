@@ -114,6 +114,10 @@ refusals() {
         filesz-above-memsz vaddr-wraps kernel-address misaligned script-empty script-of-itself; do
         refuse "bad file: $file" 126 "$file" "$vmrun" -- "$bad/$file"
     done
+    if [ -x "$build/test/system/t_vsyscall" ]; then
+        accept 'the vsyscall page is in maps' \
+            "$vmrun" --cache 1M -- "$build/test/system/t_vsyscall" must
+    fi
     cp "$bad/good" "$WORK/not-executable" && chmod 644 "$WORK/not-executable"
     cp "$bad/good" "$WORK/not-readable" && chmod 111 "$WORK/not-readable"
     refuse 'not executable' 126 'permission|executable' "$vmrun" -- "$WORK/not-executable"
