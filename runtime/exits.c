@@ -64,13 +64,14 @@ static int64_t forward(struct thread *t)
 {
         struct regs *r = &t->v->regs;
         const uint64_t args[6] = { r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9 };
-        long nr = (long)r->rax, ret = syscall_forward(t, nr, args);
+        /* As Linux: the number is EAX, signed. */
+        long ret = syscall_forward(t, (int)r->rax, args);
 
         if (ret != -SYS_PUT_OFF)
                 return ret;
         /* after the signal handler the program makes the call again */
         r->rip -= SYSCALL_LEN;
-        return nr;
+        return (int64_t)r->rax;
 }
 
 /* Has kern drop the entries that lead behind the end of a shared object; all: to any of its pages.

@@ -78,7 +78,7 @@ void syscall_dispatch(void);
 void syscall_dispatch(void)
 {
         struct regs *r = &vcpu_self.regs;
-        uint64_t nr = r->rax;
+        uint32_t nr = (uint32_t)r->rax;         /* as Linux: the bits above count for nothing */
         bool hint = nr - HINTS_FIRST < HINTS_END - HINTS_FIRST;
 
         if (__builtin_expect(guide_runs(), 0) && !(hint && hint_for_guides(nr))) {

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
@@ -485,6 +486,30 @@ static void test_time(void)
         T(timer_delete(timer));
 }
 
+/* Linux takes the number from EAX. */
+static void test_numbers(void)
+{
+        const long high = 1l << 32, top = (long)(0xdeadbeeful << 32);
+        struct timespec ts = { 0 };
+        int p[2];
+        char c;
+
+        CHECK(syscall(high | SYS_getpid) == getpid());
+        CHECK(syscall(top | SYS_getpid) == getpid());
+        CHECK(syscall(top | SYS_getuid) == (long)getuid());
+        CHECK(syscall(high | SYS_clock_gettime, CLOCK_MONOTONIC, &ts) == 0 && ts.tv_sec > 0);
+        T(pipe(p));
+        T(syscall(top | SYS_write, p[1], "x", 1));
+        T(syscall(high | SYS_read, p[0], &c, 1));
+        FAILS(EBADF, syscall(top | SYS_close, -1));
+        close(p[0]);
+        close(p[1]);
+        FAILS(ENOSYS, syscall(-1));
+        FAILS(ENOSYS, syscall(0xffffffff));
+        FAILS(ENOSYS, syscall(0x80000000 | SYS_getpid));
+        FAILS(ENOSYS, syscall(high | 9999));
+}
+
 int main(int argc, char **argv)
 {
         char dir[4096];
@@ -505,6 +530,7 @@ int main(int argc, char **argv)
         test_xattr();
         test_limits();
         test_time();
+        test_numbers();
         FAILS(ECHILD, wait4(-1, (int *)nothing, 0, NULL));
         FAILS(EFAULT, waitid(P_ALL, 0, (void *)nothing, WEXITED));
         FAILS(EINVAL, getrandom(pages, 5, 0x100));

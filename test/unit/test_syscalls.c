@@ -271,7 +271,7 @@ static void on_syscall(int sig, siginfo_t *si, void *ctx)
 {
         ucontext_t *uc = ctx;
         greg_t *g = uc->uc_mcontext.gregs;
-        long nr = (long)g[REG_RAX];
+        long nr = (int)g[REG_RAX];              /* as kern and exits.c take it */
         uint64_t a[6] = { (uint64_t)g[REG_RDI], (uint64_t)g[REG_RSI], (uint64_t)g[REG_RDX],
                           (uint64_t)g[REG_R10], (uint64_t)g[REG_R8],  (uint64_t)g[REG_R9] };
 
