@@ -145,6 +145,11 @@ static uint32_t find(const struct file *like, int fd)
 
 /* --- mapping --- */
 
+static bool is_device(const struct stat *st)
+{
+        return S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode);
+}
+
 static bool is_dev_zero(const struct stat *st)
 {
         return S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 5);
@@ -182,11 +187,11 @@ static int identify(struct file_mapping *m, enum file_kind kind, struct file *f)
                             .dev = st.st_dev,
                             .ino = st.st_ino,
                             .mode = mode & (O_ACCMODE | O_DIRECT) };
-        f->endless = S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode);
+        f->endless = !S_ISREG(st.st_mode);
         f->copied_up = fs.f_type == OVERLAYFS_SUPER_MAGIC;
         /* A private mapping of /dev/zero has the content that read() returns.  Other devices map
          * memory that read() does not return; Linux allows it for no DAX device. */
-        if (kind == FILE_PRIVATE && f->endless && !is_dev_zero(&st)) {
+        if (kind == FILE_PRIVATE && is_device(&st) && !is_dev_zero(&st)) {
                 if (dax_device(st.st_rdev, &size, &align))
                         return -EINVAL;
                 info_("private mapping of device %u:%u: not supported, the program gets ENODEV",
@@ -253,6 +258,12 @@ int files_map_private(struct file_mapping *m)
         err = probe(m, &want.no_exec);
         if (err)
                 return err;
+        /* The host would map what it shares, a socket's ring, which is not what read() returns. */
+        if (want.endless && lseek(m->fd, 0, SEEK_CUR) < 0) {
+                info_("private mapping of what is no file, as a socket: not supported, the program "
+                      "gets ENODEV");
+                return -ENODEV;
+        }
         want.refs = 1;
         want.probed_end = m->off + m->len;
 

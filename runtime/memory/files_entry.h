@@ -13,7 +13,7 @@ enum file_kind { FILE_FREE, FILE_PRIVATE, FILE_SHARED, FILE_ANONYMOUS, FILE_SEGM
 struct file {
         enum file_kind kind;
         int fd;                         /* private fd; -1 for FILE_ANONYMOUS and FILE_SEGMENT */
-        bool endless;                   /* without an end that fstat reports: /dev/zero, devices */
+        bool endless;                   /* no regular file: fstat reports no end of its memory */
         /* overlayfs: one inode number may stand for two files (before and after a write) */
         bool copied_up;
         uint64_t refs;                  /* private: VMAs.  Otherwise: pages in the arena */

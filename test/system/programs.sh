@@ -218,6 +218,10 @@ namespaces() {
     elif [[ ${nodes[*]} != *rdma://* ]]; then
         compare --cache 1M,64M t_ns "$t"
     fi                                  # in a user namespace /dev/infiniband cannot be opened
+    if [[ ${nodes[*]-} != *nbd://* && ${nodes[*]-} != *rdma://* ]]; then
+        compare --quick --costly --elsewhere --cache 4M t_ring \
+            unshare -Urn "$build/test/system/t_ring"
+    fi
     compare --quick --elsewhere 'unshare -Ur' unshare -Ur id -u
     compare 'unshare -Urm' \
         unshare -Urm sh -c 'mount -t tmpfs none /mnt && echo here >/mnt/file && cat /mnt/file'

@@ -10,7 +10,7 @@
 #include <time.h>
 #include "t_sys.h"
 
-#define PAGE 0xffffffffff600000ul
+#define PAGE      0xffffffffff600000ul
 #define TIMEOFDAY PAGE
 #define TIME      (PAGE + 0x400)
 #define CPU       (PAGE + 0x800)
@@ -39,8 +39,8 @@ static long call(uint64_t at, const void *a, const void *b)
                      "call *%[at]\n"
                      "movq %%rsp, %[sp_after]\n"
                      "movq %%r10, %[kept_after]\n"
-                     : "=a"(ret), "+D"(di), "+S"(si), [sp] "=&r"(sp),
-                       [sp_after] "=&r"(sp_after), [kept_after] "=&r"(kept_after)
+                     : "=a"(ret), "+D"(di), "+S"(si), [sp] "=&r"(sp), [sp_after] "=&r"(sp_after),
+                       [kept_after] "=&r"(kept_after)
                      : [at] "r"(at), [kept] "r"(kept)
                      : "rcx", "r10", "r11", "memory", "cc");
         CHECK(sp == sp_after && di == a && si == b && kept == kept_after);
@@ -71,7 +71,10 @@ static void without_stack(void)
         if (!here || sigsetjmp(back, 1))
                 return;
         asm volatile("movq %0, %%rsp\n"
-                     "jmp *%1\n" : : "r"(nothing + 8), "r"(TIME) : "memory");
+                     "jmp *%1\n"
+                     :
+                     : "r"(nothing + 8), "r"(TIME)
+                     : "memory");
         CHECK(!"it returns");
 }
 

@@ -68,6 +68,8 @@ mutant memory/arena.c "a page without memory is there" \
     '/^int64_t arena_there/,/^}/s/return errno != EFAULT .*/return 1;/'
 mutant memory/files.c "offset and place may cut a huge page" \
     '/^static int check_range/,/^}/s/return m->unit > .*/return 0;/'
+mutant memory/files.c "a socket ends where fstat says" 's/!S_ISREG\(st.st_mode\);/false;/'
+mutant memory/files.c "a socket is mapped private" 's/want.endless && lseek.*\{/false) {/'
 mutant memory/files.c "the length is not rounded" 's/m->len = \(m->len \+ m->unit - 1\).*;/;/'
 mutant memory/files.c "MAP_HUGETLB fits any file" \
     's/if \(\(m->flags & MAP_HUGETLB\) && !rounds\)/if (0)/'

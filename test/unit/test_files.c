@@ -16,6 +16,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <time.h>
@@ -377,6 +378,23 @@ static void dev_zero(void **state)
         assert_true(files_pages_left(id, 0) >= 2);
         *(char *)arena_host(gpa + 4096) = 1;
         assert_int_equal(arena_unmap(gpa, 8192, files_unmapped), 0);
+        close(fd);
+}
+
+/* Memory that a socket shares has no end; it cannot be read, as a private mapping would have to. */
+static void sockets(void **state)
+{
+        (void)state;
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), refused;
+        uint32_t id;
+        uint64_t gpa;
+
+        assert_int_equal(map_shared(fd, PROT_READ, MAP_SHARED, 0, 8192, &id, &gpa, &refused), 0);
+        assert_true(files_pages_left(id, 0) >= 2);
+        assert_true(files_pages_left(id, 4096) >= 1);
+        assert_int_equal(arena_unmap(gpa, 8192, files_unmapped), 0);
+        assert_int_equal(map_private(fd, PROT_READ, MAP_PRIVATE, 0, 8192, &id, &refused), -ENODEV);
+        assert_int_equal(files_live(), 0);
         close(fd);
 }
 
@@ -906,6 +924,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(reading), cmocka_unit_test(bad_requests),
                 cmocka_unit_test(identity), cmocka_unit_test(errors), cmocka_unit_test(dev_zero),
+                cmocka_unit_test(sockets),
                 cmocka_unit_test(shared_files), cmocka_unit_test(locks_survive),
                 cmocka_unit_test(anonymous), cmocka_unit_test(mapped_again),
                 cmocka_unit_test_setup_teardown(huge_files, take_huge_pages, give_huge_pages),
