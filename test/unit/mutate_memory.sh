@@ -1,7 +1,7 @@
 #!/bin/bash
-# Mutants of kern's memory calls about huge pages, and of the arena and the registry of files that
-# lie behind them: see mutants.sh.  Those of the registry need four huge pages, and are skipped
-# without them.
+# Mutants of kern's memory calls about huge pages, of the arena and the registry of files that lie
+# behind them, and of what the loader maps: see mutants.sh.  Those of the registry need four huge
+# pages, and are skipped without them.
 # shellcheck disable=SC2317,SC2046 # called by mutant; paths
 : "${STEPS:=100000}"
 # shellcheck source=test/unit/mutants.sh
@@ -82,4 +82,36 @@ mutant memory/files.c "a probe of one huge page is one of all" \
 mutant memory/files.c "the order is not told" 's/__builtin_ctzll\(m\.unit \/ PAGE_SIZE\)/0/'
 mutant base/map_unit.c "no file has huge pages" \
     's/return \(uint64_t\)fs->f_bsize;/return PAGE_SIZE;/'
+
+# ELF files that no linker makes
+build_test() { compile "$unit/test_elf.c" "$unit/mkelf.c" $(part load/elf.c); }
+mutant load/elf.c "the class counts" \
+    's/eh->e_machine != EM_X86_64 && have/(& || eh->e_ident[EI_CLASS] != 2) \&\& have/
+    s/\(eh->e_machine != EM_X86_64 && have \|\|/(eh->e_machine != EM_X86_64 ||/'
+mutant load/elf.c "x32 is no other kind of program" \
+    '/^static int check_table/,/^}/s/out->foreign = true;/;/'
+mutant load/elf.c "an object file is another kind of program" 's/out->foreign = false;/;/'
+mutant load/elf.c "the first segment with the headers counts" \
+    's/if \(phoff >= s->offset/if (!out->phdr_mapped \&\& phoff >= s->offset/'
+mutant load/elf.c "a bss begins in a page that is missing" \
+    's/if \(bss_page_is_missing.*\)\)/if (0)/'
+mutant load/elf.c "what is cut off is refused" \
+    's/if \(bss_page_is_missing\(ph, size\)\)/if (ph->p_offset + ph->p_filesz > size)/'
+mutant load/elf.c "a file reaches to the end of all offsets" \
+    's/if \(ph->p_offset > INT64_MAX - 2 .*\)$/if (0)/'
+mutant load/elf.c "an interpreter behind the end is no program" 's/-EIO,/-ENOEXEC,/'
+
+build_test() {
+    compile "$unit/test_image.c" "$unit/mkelf.c" \
+        $(part load/auxv.c load/elf.c load/image.c load/script.c load/stack.c)
+}
+mutant load/elf.c "segments are judged before the interpreter" \
+    's/out->unloadable = take_segments/return take_segments/'
+mutant load/image.c "an interpreter's segments are not judged" \
+    's/err = loadable\(in, &im->why\)/err = 0/'
+mutant load/image.c "the lowest segment is placed" 's/- p->elf\.first\)/- p->elf.low)/'
+mutant load/image.c "a replaced page is zeroed" 's/if \(op == end\)/if (1)/'
+mutant load/image.c "a page's own mapping replaces it" 's/\.next_op = im->nops/.next_op = 0/'
+mutant load/image.c "the interpreter leaves what was in its place" \
+    '/^static void plan_interp/,/^}/s/if \(in->elf\.type == ET_EXEC\)/if (0)/'
 totals
