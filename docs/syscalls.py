@@ -24,8 +24,8 @@ LAST = 450  # of Linux 6.1; later headers have more
 # What a row of the document cannot say in a word.
 NOTES = {
     "sys_ioctl":
-        "known commands and families of terminals, sockets, files and block devices; ENOTTY "
-        "for others, whose structs may hold pointers",
+        "known commands and families of terminals, sockets, files, block devices and namespaces; "
+        "ENOTTY for others, whose arguments may be or hold pointers",
     "sys_prctl":
         "options known by name; PR_SET_SECCOMP, PR_SET_TSC, PR_SCHED_CORE are EINVAL, "
         "PR_SET_MM is EPERM",

@@ -1,14 +1,15 @@
 /*
- * ioctl: a table for old commands whose numbers are not encoded; for others, the size and direction
- * in the number.
+ * ioctl: a table of commands whose numbers do not say what becomes of the argument; for others, the
+ * size and direction in the number.
  *
- * A struct with a pointer in it cannot be passed on: the kernel would follow the pointer in vmrun's
- * own memory.  So the encoding is only trusted for families known to have no pointers; others get
- * ENOTTY, reported with -v.
+ * A pointer, or a struct with a pointer in it, cannot be passed on: the kernel would follow it in
+ * vmrun's own memory.  So a number without a size must be in the table, as its argument may be
+ * anything, and a size is only trusted for families of devices known to have no pointers.  Others
+ * get ENOTTY, reported with -v: the program finds a device that does not know the command, and
+ * takes its second choice.
  */
 #include <linux/fs.h>
 #include <linux/fiemap.h>
-#include <linux/nsfs.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
@@ -17,7 +18,10 @@
 #include "marshal/sys.h"
 #include "syscalls/handlers.h"
 
-enum { I_VALUE, I_IN, I_OUT, I_INOUT, I_REFUSE };
+/* What becomes of the argument.  I_VALUE: passed on, or ignored; I_FD: a descriptor; I_NEWFD: as
+ * I_VALUE, and the result is a new descriptor; I_IN, I_OUT, I_INOUT: the address of `size` bytes,
+ * to the kernel, from it, both. */
+enum { I_VALUE, I_FD, I_NEWFD, I_IN, I_OUT, I_INOUT, I_REFUSE };
 static const struct ioctl_row {
         uint32_t first, last;
         uint8_t dir;
@@ -42,9 +46,37 @@ static const struct ioctl_row {
         { 0x127d, 0x127d, I_IN, 16 },           /* BLKSECDISCARD */
         { 0x127e, 0x127e, I_OUT, 2 },           /* BLKROTATIONAL */
         { 0x127f, 0x127f, I_IN, 16 },           /* BLKZEROOUT */
+        { 0x1274, 0x1276, I_VALUE, 0 },         /* BLKTRACESTART, STOP, TEARDOWN */
+        { 0x4b2f, 0x4b30, I_VALUE, 0 },         /* KIOCSOUND, KDMKTONE */
+        { 0x4b31, 0x4b31, I_OUT, 1 },           /* KDGETLED */
+        { 0x4b32, 0x4b32, I_VALUE, 0 },         /* KDSETLED */
+        { 0x4b33, 0x4b33, I_OUT, 1 },           /* KDGKBTYPE */
+        { 0x4b3a, 0x4b3a, I_VALUE, 0 },         /* KDSETMODE */
+        { 0x4b3b, 0x4b3b, I_OUT, 4 },           /* KDGETMODE */
+        { 0x4b44, 0x4b44, I_OUT, 4 },           /* KDGKBMODE */
+        { 0x4b45, 0x4b45, I_VALUE, 0 },         /* KDSKBMODE */
+        { 0x4b62, 0x4b62, I_OUT, 4 },           /* KDGKBMETA */
+        { 0x4b63, 0x4b63, I_VALUE, 0 },         /* KDSKBMETA */
+        { 0x4b64, 0x4b64, I_OUT, 1 },           /* KDGKBLED */
+        { 0x4b65, 0x4b65, I_VALUE, 0 },         /* KDSKBLED */
+        { 0x4c00, 0x4c00, I_FD, 0 },            /* LOOP_SET_FD */
+        { 0x4c01, 0x4c01, I_VALUE, 0 },         /* LOOP_CLR_FD */
         { 0x4c04, 0x4c04, I_IN, 232 },          /* LOOP_SET_STATUS64 */
         { 0x4c05, 0x4c05, I_OUT, 232 },         /* LOOP_GET_STATUS64 */
+        { 0x4c06, 0x4c06, I_FD, 0 },            /* LOOP_CHANGE_FD */
+        /* LOOP_SET_CAPACITY, SET_DIRECT_IO, SET_BLOCK_SIZE */
+        { 0x4c07, 0x4c09, I_VALUE, 0 },
         { 0x4c0a, 0x4c0a, I_IN, 304 },          /* LOOP_CONFIGURE */
+        { 0x4c80, 0x4c82, I_VALUE, 0 },         /* LOOP_CTL_ADD, REMOVE, GET_FREE */
+        { 0x5204, 0x5204, I_VALUE, 0 },         /* RNDZAPENTCNT */
+        { 0x5206, 0x5207, I_VALUE, 0 },         /* RNDCLEARPOOL, RNDRESEEDCRNG */
+        { 0x5301, 0x5302, I_VALUE, 0 },         /* CDROMPAUSE, CDROMRESUME */
+        { 0x5307, 0x5309, I_VALUE, 0 },         /* CDROMSTOP, CDROMSTART, CDROMEJECT */
+        { 0x530f, 0x530f, I_VALUE, 0 },         /* CDROMEJECT_SW */
+        { 0x5312, 0x5312, I_VALUE, 0 },         /* CDROMRESET */
+        { 0x5319, 0x5319, I_VALUE, 0 },         /* CDROMCLOSETRAY */
+        { 0x5320, 0x5323, I_VALUE, 0 },         /* CDROM_SET_OPTIONS..CDROM_SELECT_DISC */
+        { 0x5325, 0x5331, I_VALUE, 0 },         /* CDROM_MEDIA_CHANGED..CDROM_GET_CAPABILITY */
         { 0x5401, 0x5401, I_OUT, 36 },          /* TCGETS */
         { 0x5402, 0x5404, I_IN, 36 },           /* TCSETS, TCSETSW, TCSETSF */
         { 0x5405, 0x5405, I_OUT, 18 },          /* TCGETA */
@@ -72,7 +104,7 @@ static const struct ioctl_row {
         { 0x5425, 0x5428, I_VALUE, 0 },         /* TCSBRKP, -, TIOCSBRK, TIOCCBRK */
         { 0x5429, 0x5429, I_OUT, 4 },           /* TIOCGSID */
         { 0x5437, 0x5437, I_VALUE, 0 },         /* TIOCVHANGUP */
-        { 0x5441, 0x5441, I_VALUE, 0 },         /* TIOCGPTPEER: its result is a new fd */
+        { 0x5441, 0x5441, I_NEWFD, 0 },         /* TIOCGPTPEER */
         { 0x5450, 0x5451, I_VALUE, 0 },         /* FIONCLEX, FIOCLEX */
         { 0x5452, 0x5452, I_IN, 4 },            /* FIOASYNC */
         { 0x5456, 0x5456, I_OUT, 36 },          /* TIOCGLCKTRMIOS */
@@ -80,6 +112,16 @@ static const struct ioctl_row {
         { 0x545c, 0x545c, I_VALUE, 0 },         /* TIOCMIWAIT */
         { 0x545d, 0x545d, I_OUT, 80 },          /* TIOCGICOUNT */
         { 0x5460, 0x5460, I_OUT, 8 },           /* FIOQSIZE */
+        { 0x54e3, 0x54e3, I_NEWFD, 0 },         /* TUNGETDEVNETNS */
+        { 0x5600, 0x5600, I_OUT, 4 },           /* VT_OPENQRY */
+        { 0x5601, 0x5601, I_OUT, 8 },           /* VT_GETMODE */
+        { 0x5602, 0x5602, I_IN, 8 },            /* VT_SETMODE */
+        { 0x5603, 0x5603, I_OUT, 6 },           /* VT_GETSTATE */
+        { 0x5604, 0x5608, I_VALUE, 0 },         /* VT_SENDSIG..VT_DISALLOCATE */
+        { 0x560b, 0x560c, I_VALUE, 0 },         /* VT_LOCKSWITCH, VT_UNLOCKSWITCH */
+        /* RTC_AIE_ON, AIE_OFF, UIE_ON, UIE_OFF, PIE_ON, PIE_OFF; WIE_ON, WIE_OFF */
+        { 0x7001, 0x7006, I_VALUE, 0 },
+        { 0x700f, 0x7010, I_VALUE, 0 },
         { 0x8901, 0x8902, I_IN, 4 },            /* FIOSETOWN, SIOCSPGRP */
         { 0x8903, 0x8905, I_OUT, 4 },           /* FIOGETOWN, SIOCGPGRP, SIOCATMARK */
         { 0x8906, 0x8907, I_OUT, 16 },          /* SIOCGSTAMP, SIOCGSTAMPNS */
@@ -91,7 +133,21 @@ static const struct ioctl_row {
         { 0x8982, 0x8983, I_REFUSE, 0 },        /* SIOCGIFVLAN, SIOCSIFVLAN */
         { 0x8990, 0x8999, I_REFUSE, 0 },        /* bonding: pointers in some */
         { 0x894b, 0x894b, I_OUT, 4 },           /* SIOCOUTQNSD */
+        { 0x894c, 0x894c, I_NEWFD, 0 },         /* SIOCGSKNS */
         { 0x8910, 0x8989, I_INOUT, 40 },        /* the rest takes a struct ifreq */
+        { 0x9408, 0x9408, I_VALUE, 0 },         /* BTRFS_IOC_SYNC */
+        { 0x941c, 0x941c, I_VALUE, 0 },         /* BTRFS_IOC_SCRUB_CANCEL */
+        { 0x942e, 0x942e, I_VALUE, 0 },         /* BTRFS_IOC_QUOTA_RESCAN_WAIT */
+        { 0xab00, 0xab00, I_FD, 0 },            /* NBD_SET_SOCK */
+        { 0xab01, 0xab0a, I_VALUE, 0 },         /* NBD_SET_BLKSIZE..NBD_SET_FLAGS */
+        { 0xb701, 0xb702, I_NEWFD, 0 },         /* NS_GET_USERNS, NS_GET_PARENT */
+        { 0xb703, 0xb703, I_VALUE, 0 },         /* NS_GET_NSTYPE */
+        { 0xb704, 0xb704, I_OUT, 4 },           /* NS_GET_OWNER_UID */
+        { 0xff01, 0xff0a, I_NEWFD, 0 },         /* PIDFD_GET_CGROUP_NAMESPACE and its like */
+        { 0x40049409, 0x40049409, I_FD, 0 },    /* FICLONE: encoded as int */
+        { 0x40045436, 0x40045436, I_VALUE, 0 }, /* TIOCSIG: encoded as int */
+        { 0x4008700c, 0x4008700c, I_VALUE, 0 }, /* RTC_IRQP_SET: encoded as long */
+        { 0x4008700e, 0x4008700e, I_VALUE, 0 }, /* RTC_EPOCH_SET: encoded as long */
         /* FS_IOC_GETFLAGS: encoded as long, is int; also the next three */
         { 0x80086601, 0x80086601, I_OUT, 4 },
         { 0x40086602, 0x40086602, I_IN, 4 },            /* FS_IOC_SETFLAGS */
@@ -104,8 +160,6 @@ static const struct ioctl_row {
         { 0x400454d4, 0x400454d4, I_IN, 4 },            /* TUNSETSNDBUF */
         { 0x400454d8, 0x400454d8, I_IN, 4 },            /* TUNSETVNETHDRSZ */
         { 0x800454d2, 0x800454d2, I_OUT, 40 },          /* TUNGETIFF */
-        /* NS_GET_OWNER_UID: encoded without argument */
-        { 0xb704, 0xb704, I_OUT, 4 },
 };
 
 /* Families of encoded numbers (their type byte) without pointers in their structs. */
@@ -192,17 +246,41 @@ static size_t flexible(struct thread *t, uint32_t cmd, uint64_t addr)
         return 24 + (size_t)n16 * 32;
 }
 
-static long unknown(uint32_t cmd)
+/* Errors of the descriptor itself come first, as those of one that is closed, or O_PATH. */
+static long unknown(uint64_t fd, uint32_t cmd)
 {
+        long ret = sys_raw(__NR_fcntl, fd, 11 /* F_GETSIG */, 0, 0, 0, 0);
+
+        if (ret < 0)
+                return ret;
         info_once(0x600000000 + (unsigned long)cmd, "ioctl 0x%x is not known: ENOTTY", cmd);
         return -ENOTTY;
+}
+
+static long by_row(struct thread *t, const struct sys_row *row, const uint64_t a[6],
+                   const struct ioctl_row *cmd)
+{
+        long ret;
+
+        switch (cmd->dir) {
+        case I_REFUSE:
+                return unknown(a[0], (uint32_t)a[1]);
+        case I_FD:
+                if (privfd_is((int)a[2]))
+                        return -EBADF;
+                /* fall through */
+        case I_VALUE:
+        case I_NEWFD:
+                ret = sys_raw(row->nr, a[0], a[1], a[2], 0, 0, 0);
+                return cmd->dir == I_NEWFD ? sys_newfd(ret) : ret;
+        }
+        return with_struct(t, row, a, cmd->dir, cmd->size);
 }
 
 long sys_ioctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t cmd = (uint32_t)a[1];
         unsigned dir = _IOC_DIR(cmd);
-        long ret;
 
         if (privfd_is((int)a[0]))
                 return -EBADF;
@@ -216,34 +294,14 @@ long sys_ioctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
                          : -EINVAL;
         }
         if (cmd == SIOCETHTOOL) {       /* has a pointer; answers as a driver without ethtool */
-                ret = sys_raw(__NR_fcntl, a[0], 1 /* F_GETFD */, 0, 0, 0, 0);
+                long ret = sys_raw(__NR_fcntl, a[0], 1 /* F_GETFD */, 0, 0, 0, 0);
                 return ret < 0 ? ret : -EOPNOTSUPP;
         }
-        if (cmd == FICLONE)             /* encoded as writing an int, but takes an fd by value */
-                return privfd_is((int)a[2]) ? -EBADF : sys_raw(row->nr, a[0], a[1], a[2], 0, 0, 0);
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                if (cmd < rows[i].first || cmd > rows[i].last)
-                        continue;
-                if (rows[i].dir == I_REFUSE)
-                        return unknown(cmd);
-                if (rows[i].dir != I_VALUE)
-                        return with_struct(t, row, a, rows[i].dir, rows[i].size);
-                ret = sys_raw(row->nr, a[0], a[1], a[2], 0, 0, 0);
-                return cmd == 0x5441 ? sys_newfd(ret) : ret;
-        }
-        if (dir == _IOC_NONE) {
-                /* By value, if it is too low for an address. */
-                if (a[2] < 0x10000) {
-                        ret = sys_raw(row->nr, a[0], a[1], a[2], 0, 0, 0);
-                        return cmd == NS_GET_USERNS || cmd == NS_GET_PARENT ? sys_newfd(ret) : ret;
-                }
-                return unknown(cmd);
-        }
-        if (!family_known(_IOC_TYPE(cmd), _IOC_NR(cmd))) {
-                /* Errors of the descriptor itself come first: not open, or not a device. */
-                ret = sys_raw(__NR_fcntl, a[0], 1 /* F_GETFD */, 0, 0, 0, 0);
-                return ret < 0 ? ret : unknown(cmd);
-        }
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+                if (cmd >= rows[i].first && cmd <= rows[i].last)
+                        return by_row(t, row, a, &rows[i]);
+        if (dir == _IOC_NONE || !family_known(_IOC_TYPE(cmd), _IOC_NR(cmd)))
+                return unknown(a[0], cmd);
         return with_struct(t, row, a,
                            dir == _IOC_WRITE  ? I_IN
                            : dir == _IOC_READ ? I_OUT

@@ -443,6 +443,7 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
 
     # Programs of our own that look into corners.
     compare --quick --elsewhere --cache 1M,64M 't_syscalls' "$build/test/system/t_syscalls"
+    compare --quick --elsewhere --cache 1M,64M 't_sys_ioctl' "$build/test/system/t_sys_ioctl"
     compare --quick --elsewhere --cache 1M,64M 't_sys_net' "$build/test/system/t_sys_net"
     compare --quick --elsewhere --cache 1M,64M 't_sys_pointers' "$build/test/system/t_sys_pointers"
     compare --quick --elsewhere --cache 1M,64M 't_sys_shapes' "$build/test/system/t_sys_shapes"

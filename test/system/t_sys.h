@@ -64,6 +64,20 @@ static inline void memory_init(void)
 static inline void *edge(size_t n) { return memset(pages + 2 * PG - n, 0, n); }
 static inline void *across(size_t n) { return memset(pages + PG - n / 2, 0, n); }
 
+/* Four times the smallest cache that the tests use: what is not touched meanwhile is far then. */
+static inline void forget(void)
+{
+        static char *much;
+        static char turn;
+
+        if (!much)
+                much = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                            0);
+        turn++;
+        for (int i = 0; i < 4 << 20; i += PG)
+                much[i] = turn;
+}
+
 static inline unsigned sum(const void *p, size_t n)
 {
         unsigned s = 0;
