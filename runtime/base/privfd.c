@@ -1,11 +1,13 @@
 /*
  * vmrun's own file descriptors, out of the program's sight and reach.
  *
- * They are allocated from a base upwards.  Where possible the base is the program's soft
- * RLIMIT_NOFILE: no descriptor of the program can be there.  For that the host's soft limit is
- * raised to the hard one.  In two cases the base is lower, and the program's numbers skip ours:
+ * They are allocated from a base upwards.  Where possible the base is FD_ABOVE beyond the program's
+ * soft RLIMIT_NOFILE: no descriptor of the program can be there, and one that raises its soft limit
+ * to have numbers of its own just above it, as valgrind does, finds them free.  For that the host's
+ * soft limit is raised to the hard one.  In two cases the base is lower, and the program's numbers
+ * may have to skip ours:
  *
- *   soft == hard             there is no room above; the base is below the limit by a reserve
+ *   soft too near to hard    there is no room above; the base is below the hard limit by a reserve
  *   soft > FD_BASE_MAX       (containers: a million) the kernel's table of descriptors is as long
  *                            as the highest one, and 8 MiB of it at every start is too much
  *
@@ -29,6 +31,9 @@
 
 #define FD_BASE_MAX  65536u
 #define FD_END       (2 * FD_BASE_MAX)
+/* Not more: with a soft limit of 1024 the kernel's table of descriptors still has 2048 places, as it
+ * would with the first number above the limit. */
+#define FD_ABOVE     960u
 #define RESERVE_MIN  64u        /* VM, vCPU, message and far-tier descriptors of a small program */
 #define RESERVE_MAX  4096u      /* one more for each thread and each mapped file */
 
@@ -82,8 +87,8 @@ static void start(uint64_t soft, uint64_t hard)
         seen_hard = hard;
 
         uint64_t room_below = seen_hard - reserve_of(seen_hard);
-        base = seen_soft < room_below ? seen_soft : room_below;
-        base = base < FD_BASE_MAX ? base : FD_BASE_MAX;
+        base = seen_soft <= FD_BASE_MAX ? seen_soft + FD_ABOVE : FD_BASE_MAX;
+        base = base < room_below ? base : room_below;
         if (host.rlim_cur != host.rlim_max && !set_host(host.rlim_max))
                 die_(EXIT_VMRUN_FAILED,
                      "cannot raise the limit of open files to its hard limit: errno %d", errno);

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* vmrun's own file descriptors sit at and above the program's RLIMIT_NOFILE where there is room,
+/* vmrun's own file descriptors sit well above the program's RLIMIT_NOFILE where there is room,
  * close-on-exec.  They are an exact set: privfd_is is not monotonous. (privfd.c) */
 void privfd_init(void);                 /* fixes the border from the current limits */
 /* After execve, instead of privfd_init(): with the program's limits, which differ from the

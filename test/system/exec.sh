@@ -18,6 +18,7 @@ executions() {
     compare --cache 8M 'taskset' taskset 1 nproc
     compare --cache 8M 'prlimit' \
         prlimit --nofile=100:200 sh -c 'ulimit -n; exec sh -c "ulimit -n; ulimit -Hn"'
+    above_the_limit
     compare --cache 8M 'setpriv to another user' \
         setpriv --reuid 65534 --regid 65534 --clear-groups id
     compare --quick --elsewhere --cache 8M 'sh, exec' \
@@ -98,6 +99,20 @@ odd_files() {
     fi
     compare --costly --cache 8M "$name" "$t" 1 200
     compare --long --costly --cache 1M "$name, long" "$t" 201 2000
+}
+
+# A program that raises its soft limit of descriptors, to have numbers of its own above what the
+# program in it may use. vmrun's own are not among them.
+above_the_limit() {
+    compare --quick --elsewhere --cache 8M 'numbers just above the soft limit' \
+        prlimit --nofile=1024: bash -c 'ulimit -Sn 1036
+            for n in {1024..1035}; do eval "exec $n</dev/null" || exit; done; echo taken'
+    if command -v valgrind >/dev/null; then
+        compare --long --cache 64M 'valgrind' \
+            prlimit --nofile=1024: valgrind -q --error-exitcode=3 sort ../data/small
+    elif [ "$long" = yes ]; then
+        skip 'valgrind' 'valgrind is not installed'
+    fi
 }
 
 natively() {

@@ -752,30 +752,55 @@ static void leases(void **state)
         assert_int_equal(privfd_next(0), -1);
 }
 
+/* Where they begin: above the soft limit with room between, if the hard limit has that room and the
+ * kernel's table does not become too long. */
+static void private_base(void **state)
+{
+        static const struct { uint64_t soft, hard, base; } of[] = {
+                { 128, 1 << 20, 128 + 960 },
+                { 1024, 1 << 20, 1024 + 960 },
+                { 1024, 4096, 1024 + 960 },
+                { 4096 - 256 - 960, 4096, 4096 - 256 },
+                { 4096 - 256 - 959, 4096, 4096 - 256 },
+                { 4096, 4096, 4096 - 256 },
+                { 1024, 1024, 1024 - 64 },
+                { 65536, 1 << 20, 65536 + 960 },
+                { 65537, 1 << 20, 65536 },
+                { 1 << 20, 1 << 20, 65536 },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+                privfd_init_seen(of[i].soft, of[i].hard);
+                assert_int_equal(privfd_base(), of[i].base);
+        }
+        privfd_init();          /* the limits that there are */
+}
+
 /* Private fds: above what the program sees, skipped by close_range, gone when closed. */
 static void private_fds(void **state)
 {
         (void)state;
         pid_t pid = fork();
         if (pid == 0) {
-                struct rlimit r = { 128, 1024 };
+                struct rlimit r = { 128, 4096 };
                 if (setrlimit(RLIMIT_NOFILE, &r) != 0)
                         _exit(20);
                 privfd_init();
-                if (privfd_nofile_soft() != 128 || privfd_nofile_hard() != 1024)
+                if (privfd_nofile_soft() != 128 || privfd_nofile_hard() != 4096)
                         _exit(21);
                 int a = privfd_dup(1), b = privfd_move(dup(1));
-                if (a != 128 || b != 129 || !privfd_is(a) || !privfd_is(b) || privfd_is(1) ||
+                if (a != 1088 || b != 1089 || !privfd_is(a) || !privfd_is(b) || privfd_is(1) ||
                     privfd_is(127) || privfd_is(-1))
                         _exit(22);
-                if (privfd_set_nofile(1024, 1024) != 0 || privfd_set_nofile(10, 5) != -EINVAL)
+                if (privfd_set_nofile(4096, 4096) != 0 || privfd_set_nofile(10, 5) != -EINVAL)
                         _exit(23);
                 /* The program may now use numbers around ours, and close all it has. */
-                if (dup2(1, 127) != 127 || dup2(1, 130) != 130 || dup2(1, 1023) != 1023 ||
+                if (dup2(1, 1087) != 1087 || dup2(1, 1090) != 1090 || dup2(1, 4095) != 4095 ||
                     privfd_close_range(100, ~0u, 0) != 0)
                         _exit(24);
-                if (fcntl(127, F_GETFD) >= 0 || fcntl(130, F_GETFD) >= 0 ||
-                    fcntl(1023, F_GETFD) >= 0 || fcntl(a, F_GETFD) != FD_CLOEXEC ||
+                if (fcntl(1087, F_GETFD) >= 0 || fcntl(1090, F_GETFD) >= 0 ||
+                    fcntl(4095, F_GETFD) >= 0 || fcntl(a, F_GETFD) != FD_CLOEXEC ||
                     fcntl(b, F_GETFD) != FD_CLOEXEC)
                         _exit(25);
                 if (privfd_next(0) != a || privfd_next(a + 1) != b || privfd_next(b + 1) != -1)
@@ -837,8 +862,8 @@ int main(void)
                 cmocka_unit_test(sizes), cmocka_unit_test(good_lines), cmocka_unit_test(bad_lines),
                 cmocka_unit_test(bad_urls), cmocka_unit_test(settings),
                 cmocka_unit_test(config_and_line), cmocka_unit_test(node_options),
-                cmocka_unit_test(help_and_version), cmocka_unit_test(private_fds),
-                cmocka_unit_test(timing), cmocka_unit_test(leases), cmocka_unit_test(a_node_more),
+                cmocka_unit_test(help_and_version), cmocka_unit_test(private_base),
+                cmocka_unit_test(private_fds), cmocka_unit_test(timing), cmocka_unit_test(leases), cmocka_unit_test(a_node_more),
                 cmocka_unit_test(no_node_more), cmocka_unit_test(leases_of_a_tree),
         };
         int failed = cmocka_run_group_tests_name("options", tests, NULL, NULL);
