@@ -277,6 +277,8 @@ long sys_generic(struct thread *t, const struct sys_row *row, const uint64_t a[6
                       for_kernel(h[2], a[2]), for_kernel(h[3], a[3]), for_kernel(h[4], a[4]),
                       for_kernel(h[5], a[5]));
         ret = check_newfd(row, h, ret);
+        if ((row->flags & RF_LINKS) && ret == 0)
+                procfs_links(t, row->nr, h);
         long said = deliver(t, row, a, h, &b, ret);
         if (said < 0 && ret >= 0 && (row->flags & RF_NEWFD))
                 sys_own(__NR_close, (uint64_t)ret, 0, 0, 0, 0, 0);

@@ -11,12 +11,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 #include "base/privfd.h"
 #include "marshal/proc_path.h"
 #include "memory/files.h"
+#include "vm/stop.h"
 
 static char exe[PATH_MAX];
 
@@ -256,6 +259,59 @@ long procfs_readlink(int dirfd, const char *path, char *buf, size_t n)
         size_t len = strnlen(target, n);
         memcpy(buf, target, len);
         return (long)len;
+}
+
+/*
+ * Is that directory of /proc this process's list of threads?  Asked by the way from there, not by
+ * name: it holds for any mount of /proc, in any namespace of processes, and after a chroot.
+ */
+static bool is_task_list(int dirfd, const char *path, dev_t dev, ino_t ino)
+{
+        char again[2 * PATH_MAX];
+        struct stat st;
+
+        snprintf(again, sizeof(again), "%s%s../../self/task", path, path[0] ? "/" : "");
+        return fstatat(dirfd, again, &st, 0) == 0 && st.st_dev == dev && st.st_ino == ino;
+}
+
+/* What a directory of /proc looks like, so that other answers cost nothing. */
+static bool like_proc(mode_t mode, unsigned dev_major, uint64_t size, uint64_t block)
+{
+        return S_ISDIR(mode) && dev_major == 0 && size == 0 && block == 1024;
+}
+
+static void links_of_stat(struct thread *t, int dirfd, uint64_t path, uint64_t answer)
+{
+        struct stat *st = (struct stat *)(uintptr_t)answer;
+
+        if (like_proc(st->st_mode, major(st->st_dev), (uint64_t)st->st_size,
+                      (uint64_t)st->st_blksize) &&
+            is_task_list(dirfd, path ? (const char *)(uintptr_t)path : "", st->st_dev, st->st_ino))
+                st->st_nlink = 2 + threads_count(t);
+}
+
+void procfs_links(struct thread *t, long nr, const uint64_t h[6])
+{
+        struct statx *sx = (struct statx *)(uintptr_t)h[4];
+
+        switch (nr) {
+        case SYS_stat:
+        case SYS_lstat:
+                links_of_stat(t, AT_FDCWD, h[0], h[1]);
+                break;
+        case SYS_fstat:
+                links_of_stat(t, (int)h[0], 0, h[1]);
+                break;
+        case SYS_newfstatat:
+                links_of_stat(t, (int)h[0], h[1], h[2]);
+                break;
+        case SYS_statx:
+                if (like_proc(sx->stx_mode, sx->stx_dev_major, sx->stx_size, sx->stx_blksize) &&
+                    is_task_list((int)h[0], h[1] ? (const char *)(uintptr_t)h[1] : "",
+                                 makedev(sx->stx_dev_major, sx->stx_dev_minor), sx->stx_ino))
+                        sx->stx_nlink = 2 + threads_count(t);
+                break;
+        }
 }
 
 #define PROC_MAGIC 0x9fa0

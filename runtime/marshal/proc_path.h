@@ -28,6 +28,9 @@ long procfs_readlink(int dirfd, const char *path, char *buf, size_t n);
 enum procfs_dir { PROCFS_OTHER, PROCFS_FDS, PROCFS_TASKS, PROCFS_MAPS } procfs_dir(int fd);
 /* Must this entry be left out? */
 bool procfs_hides(enum procfs_dir dir, const char *name);
+/* After a successful call of the stat family, with its arguments as the kernel had them: the
+ * directory of the program's threads has a link for each of them, and none for vmrun's own. */
+void procfs_links(struct thread *t, long nr, const uint64_t h[6]);
 
 /*
  * Writes to rest the part after /proc/self/ ("exe", "maps", "fd/7"); for global files the part

@@ -19,7 +19,6 @@
 #include "signal/signals.h"
 #include "vm/stop.h"
 
-
 /* Addresses of the parts of the program, as in stat's fields of these names. */
 static struct {
         uint64_t start_code, end_code, start_stack, start_data, end_data, start_brk, arg_start,
@@ -38,19 +37,6 @@ void procfs_numbers_set(const struct image *im)
         place.arg_end = im->stack.arg_end;
         place.env_start = im->stack.env_start;
         place.env_end = im->stack.env_end;
-}
-
-/* Threads of this process that are vmrun's own. */
-static unsigned helpers(void)
-{
-        DIR *d = opendir("/proc/self/task");
-        unsigned n = 0;
-
-        for (struct dirent *e; d && (e = readdir(d));)
-                n += procfs_hides(PROCFS_TASKS, e->d_name);
-        if (d)
-                closedir(d);
-        return n;
 }
 
 /* In pages. */
@@ -105,7 +91,7 @@ static uint64_t seen_actions(bool caught)
 static bool stat_field(int field, uint64_t old, const struct sizes *s, uint64_t *new)
 {
         switch (field) {
-        case 20: *new = old - helpers(); return true;
+        case 20: *new = threads_count(thread_self); return true;
         case 23: *new = s->use.mapped * PAGE_SIZE; return true;
         case 24: *new = s->use.resident; return true;
         case 26: *new = place.start_code; return true;
@@ -202,7 +188,7 @@ static void status_line(const char *line, const struct sizes *s, struct text *x)
                         return;
                 }
         if (!strncmp(line, "Threads:", n))
-                text_add(x, "Threads:\t%lu\n", strtoul(line + n, NULL, 10) - helpers());
+                text_add(x, "Threads:\t%u\n", threads_count(thread_self));
         else if (!strncmp(line, "FDSize:", n))
                 text_add(x, "FDSize:\t%u\n", fd_table());
         else

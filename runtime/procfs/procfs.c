@@ -6,8 +6,8 @@
  * auxv; stat, statm and status, which are the host's text with the program's numbers
  * (numbers.c); smaps (smaps.c), map_files (maps.c), mem (mem.c).
  * Missing: other files that show vmrun's memory page by page (pagemap and its like), as in a kernel
- * built without them.  No listing has vmrun's own descriptors and threads.  The content is that of
- * the time of open, not of each read.
+ * built without them.  No listing and no count of links has vmrun's own descriptors and threads.
+ * The content is that of the time of open, not of each read.
  */
 #include <dirent.h>
 #include <errno.h>

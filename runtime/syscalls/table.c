@@ -19,6 +19,7 @@
 #define NEW     RF_NEWFD
 #define NEW2    RF_NEWFD2
 #define FIRST   RF_RESERVE
+#define LINKS   RF_LINKS
 
 /* Why a call is refused: a sentence for docs/syscalls.md and for -v. */
 #define GONE    "a number without a call: Linux has none behind it either"
@@ -45,9 +46,9 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         HAND(write, B, sys_write),
         HROW(open, B | NEW | FIRST, sys_open, PATH, V, V),
         HAND(close, 0, sys_close),
-        ROW(stat, PATH, OUT(STAT)),
-        ROW(fstat, FD, OUT(STAT)),
-        ROW(lstat, LINK, OUT(STAT)),
+        ROWF(stat, LINKS, PATH, OUT(STAT)),
+        ROWF(fstat, LINKS, FD, OUT(STAT)),
+        ROWF(lstat, LINKS, LINK, OUT(STAT)),
         HAND(poll, B, sys_poll),
         HROW(lseek, 0, sys_lseek, FD, V, V),
         KERN(mmap), KERN(mprotect), KERN(munmap), KERN(brk),
@@ -241,7 +242,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         HROW(openat, B | NEW | FIRST, sys_openat, FD, PATH, V, V),
         ROW(mkdirat, FD, LINK, V), ROW(mknodat, FD, LINK, V, V),
         ROW(fchownat, FD, PATHF(4), V, V, V), ROW(futimesat, FD, PATHN, INN(32)),
-        ROW(newfstatat, FD, PATHF(3), OUT(STAT), V),
+        ROWF(newfstatat, LINKS, FD, PATHF(3), OUT(STAT), V),
         ROW(unlinkat, FD, LINK, V), ROW(renameat, FD, LINK, FD, LINK),
         ROW(linkat, FD, LINK, FD, LINK, V),
         ROW(symlinkat, STR, FD, LINK),
@@ -307,7 +308,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         HAND(preadv2, B, sys_readv), HAND(pwritev2, B, sys_writev),
         NOT(pkey_mprotect, ENOSYS, PKEYS), NOT(pkey_alloc, ENOSYS, PKEYS),
         NOT(pkey_free, ENOSYS, PKEYS),
-        ROW(statx, FD, PATHF(2), V, V, OUT(256)),
+        ROWF(statx, LINKS, FD, PATHF(2), V, V, OUT(256)),
         NOT(io_pgetevents, ENOSYS, AIO),
         NOT(rseq, ENOSYS,
             "the kernel would write to an address of the program's at each switch; as before "

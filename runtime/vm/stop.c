@@ -177,6 +177,24 @@ uint64_t threads_pins(const struct thread *t)
         return pins;
 }
 
+unsigned threads_count(const struct thread *t)
+{
+        struct thread *const *thread = t->vm->thread;
+        unsigned count = 0;
+        bool leader = false;
+
+        if (t->vforked)
+                return 1;
+        pthread_mutex_lock(&lock);
+        for (uint32_t i = 0, n = vcpus(); i < n; i++)
+                if (thread[i] && thread[i]->alive) {
+                        count++;
+                        leader |= thread[i]->tid == t->pid;
+                }
+        pthread_mutex_unlock(&lock);
+        return count + !leader;
+}
+
 struct thread *threads_find(struct thread *t, pid_t tid)
 {
         struct thread *found = t->tid == tid ? t : NULL, *const *thread = t->vm->thread;

@@ -25,6 +25,9 @@ void threads_stop_for_good(void);
 /* Number of frames that the stopped threads hold pinned. */
 uint64_t threads_pins(const struct thread *t);
 
+/* How many threads the program has; the first one counts until the process ends, as on Linux.
+ * t: the calling thread. */
+unsigned threads_count(const struct thread *t);
 /* The program thread with that tid, or NULL.  t: the calling thread. */
 struct thread *threads_find(struct thread *t, pid_t tid);
 

@@ -169,6 +169,88 @@ static void test_tasks(void)
         close(dir);
 }
 
+static void *asleep(void *gate) { return (void)!read(*(int *)gate, &(char){ 0 }, 1), NULL; }
+
+/* Each way to ask for the links of a file of /proc, as sandboxes do that must have one thread. */
+static void links(int proc, const char *name, const char *when)
+{
+        struct statx x;
+        struct stat st[3];
+        char path[300];
+        int fd = openat(proc, name, O_PATH);
+
+        snprintf(path, sizeof(path), "/proc/%s", name);
+        CHECK(!stat(path, &st[0]) && !fstat(fd, &st[1]) && !fstatat(proc, name, &st[2], 0) &&
+              !statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &x));
+        printf("%s, %s: %d links, %d, %d, %d\n", name, when, (int)st[0].st_nlink,
+               (int)st[1].st_nlink, (int)st[2].st_nlink, (int)x.stx_nlink);
+        close(fd);
+}
+
+static void test_links(void)
+{
+        static const char *const names[] = { "self/task/", "self/task", "thread-self/../../task",
+                                             "self", "self/net", "self/attr", "sys" };
+        int gate[2], proc = open("/proc", O_RDONLY | O_DIRECTORY), status;
+        int here = open(".", O_PATH);
+        char mine[32];
+        pthread_t thread;
+        struct stat st;
+
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+                links(proc, names[i], "one thread");
+        CHECK(!chdir("/proc/self/task") && !lstat(".", &st) && st.st_nlink == 3);
+        CHECK(!lstat("../../self", &st) && st.st_nlink == 1);
+        CHECK(!fchdir(here) && !pipe(gate));
+        pthread_create(&thread, NULL, asleep, gate);
+        links(proc, "self/task", "two threads");
+        if (!fork()) {
+                links(proc, "self/task", "a child");
+                snprintf(mine, sizeof(mine), "/proc/%d/task", getpid());
+                CHECK(!stat(mine, &st) && st.st_nlink == 3);
+                /* Without any /proc but the descriptor. */
+                if (!chroot("/proc/self/fdinfo"))
+                        CHECK(!fstatat(proc, "self/task/", &st, 0) && st.st_nlink == 3 &&
+                              stat("/proc/self/task", &st));
+                _exit(failures != 0);
+        }
+        CHECK(wait(&status) > 0 && !status);
+        if (!vfork()) {
+                if (fstatat(proc, "self/task", &st, 0) || st.st_nlink != 3)
+                        _exit(1);
+                _exit(0);
+        }
+        CHECK(wait(&status) > 0 && !status);
+        close_range(3, ~0U, 0);         /* the thread ends */
+        pthread_join(thread, NULL);
+}
+
+static void *outlive(void *leader)
+{
+        char path[64];
+        struct stat st;
+
+        pthread_join(*(pthread_t *)leader, NULL);
+        snprintf(path, sizeof(path), "/proc/%d/task", getpid());
+        CHECK(!stat(path, &st) && st.st_nlink == 4);
+        CHECK(number("/proc/self/status", "Threads:") == 2);
+        CHECK(field("/proc/self/stat", 20) == 2);
+        _exit(failures != 0);
+}
+
+/* The first thread counts although it has ended. */
+static void test_outlived(void)
+{
+        int status;
+
+        if (!fork()) {
+                pthread_t leader = pthread_self(), other;
+                pthread_create(&other, NULL, outlive, &leader);
+                pthread_exit(NULL);
+        }
+        CHECK(wait(&status) > 0 && !status);
+}
+
 static void test_names(void)
 {
         int fd;
@@ -509,6 +591,8 @@ int main(int argc, char **argv, char **envp)
         test_places(argc, argv, envp);
         test_signals();
         test_tasks();
+        test_links();
+        test_outlived();
         test_names();
         test_smaps();
         test_mem_after_vfork();
