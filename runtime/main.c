@@ -2,13 +2,11 @@
  * vmrun: from the command line to the program's first instruction, in order.
  */
 #include <errno.h>
-#include <linux/capability.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -30,6 +28,7 @@
 #include "process/end.h"
 #include "process/exec.h"
 #include "process/footprint.h"
+#include "process/rlimits.h"
 #include "process/service.h"
 #include "process/threads.h"
 #include "procfs/procfs.h"
@@ -50,12 +49,7 @@
 static struct vm vm;
 static struct thread first;
 static struct image image;
-
-static uint64_t soft_limit(int resource)
-{
-        struct rlimit r;
-        return getrlimit(resource, &r) == 0 ? r.rlim_cur : RLIM_INFINITY;
-}
+static struct limits_kept limits;       /* without `before`: that the program begins with */
 
 /* Linux's mmap_base without address randomisation: a gap for the stack of at least 128 MiB and at
  * most 5/6 of the address space. */
@@ -106,13 +100,7 @@ static void fill_control(uint64_t far_pages)
         c->one_cpu = has_one_cpu();
         running_apply();
         c->far_pages = far_pages;
-        c->rlimit_as = soft_limit(RLIMIT_AS);
-        c->rlimit_data = soft_limit(RLIMIT_DATA);
-        c->rlimit_stack = soft_limit(RLIMIT_STACK);
-        c->rlimit_memlock =
-                has_capability(CAP_IPC_LOCK) ? RLIM_INFINITY : soft_limit(RLIMIT_MEMLOCK);
-        if (before)
-                limits_adopt(&before->limits);
+        limits_adopt(before ? &before->limits : &limits);
         c->mmap_top = mmap_top(c->rlimit_stack);
         c->mmap_min = mmap_min();
         c->service_asleep = 1;          /* its thread is made when the doorbell first rings */
@@ -217,6 +205,7 @@ int main(int argc, char **argv)
         before = exec_resume(argv);
         if (!before) {
                 privfd_init();
+                limits_begin(&limits);
                 message_to(own_stderr());
                 options_parse(argc, argv);
                 if (opt.command == CMD_CHECK)

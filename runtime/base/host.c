@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/host.h"
@@ -100,6 +101,27 @@ uint64_t host_memory_available(void)
         uint64_t limit, left;
         cgroup_memory(&limit, &left);
         return least(meminfo("MemAvailable"), left);
+}
+
+static bool limited(int resource)
+{
+        struct rlimit r;
+
+        return getrlimit(resource, &r) == 0 && r.rlim_cur != RLIM_INFINITY;
+}
+
+const char *host_memory_cure(int err)
+{
+        bool space = err == -ENOMEM && limited(RLIMIT_AS);
+        bool data = err == -ENOMEM && limited(RLIMIT_DATA);
+
+        return space && data ? ": raise the hard limits of address space and of data (ulimit -v, "
+                               "-d), of which cache and far memory take as much as they hold"
+               : space       ? ": raise the hard limit of address space (ulimit -v), of which "
+                               "cache and far memory take as much as they hold"
+               : data        ? ": raise the hard limit of data (ulimit -d), of which the cache "
+                               "takes as much as it holds"
+                             : "";
 }
 
 /* --- can KVM be used? --- */

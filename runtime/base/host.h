@@ -18,6 +18,10 @@ bool host_number(const char *path, uint64_t *v);
 /* Its first line, without the newline; false if it cannot be read. */
 bool host_line(const char *path, char *line, size_t n);
 
+/* What to say behind an error of mmap: ": raise ..." if a limit of this process may be the cause,
+ * else "". */
+const char *host_memory_cure(int err);
+
 /* Whether this CPU shows VMX, SVM. */
 bool host_has_vmx(void), host_has_svm(void);
 /* The CPU's model, as in "AMD EPYC 7763 64-Core Processor"; "unknown model". */

@@ -9,10 +9,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include "base/host.h"
 #include "base/message.h"
 #include "memory/arena.h"
 #include "vm/vm.h"
@@ -99,22 +101,28 @@ static int claim(const struct want *w, uint64_t *start)
         return -ENOSPC;
 }
 
+/* Says once what is wrong: the program may try again and again.  Under lock. */
 static int reserve(void)
 {
+        static bool said;
         void *want = (void *)ARENA;
         void *p = mmap(want, arena_size(), PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-        if (p != want) {
-                if (p != MAP_FAILED)
-                        munmap(p, arena_size());
-                warnx_("shared mappings: host addresses from %#llx on are taken (%s): the program "
-                       "gets ENOMEM",
-                       (unsigned long long)ARENA,
-                       p == MAP_FAILED ? "by mmap's word" : "kernel older than 4.17");
-                return -ENOMEM;
+        int err = p == MAP_FAILED ? -errno : -EEXIST;   /* elsewhere: before Linux 4.17 */
+
+        if (p == want) {
+                reserved = true;
+                return 0;
         }
-        reserved = true;
-        return 0;
+        if (p != MAP_FAILED)
+                munmap(p, arena_size());
+        if (!said)
+                warnx_("shared mappings: %llu GiB of host addresses from %#llx on cannot be had "
+                       "(%s), and the program gets ENOMEM%s",
+                       (unsigned long long)(arena_size() >> 30), (unsigned long long)ARENA,
+                       strerror(-err), host_memory_cure(err));
+        said = true;
+        return -ENOMEM;
 }
 
 /* Adds a memory slot after the last, so that w fits at the end. */

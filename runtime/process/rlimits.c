@@ -2,10 +2,12 @@
  * Resource limits of the program.
  *
  * kern keeps the limits on memory (control.rlimit_*): set on the host, they would limit vmrun,
- * whose mappings are the cache.  privfd keeps the limit of descriptors.  All others are those of
- * the host process.
+ * whose mappings are the cache.  For the same reason those that the program begins with are raised
+ * on the host as far as they may be: limits_begin().  privfd keeps the limit of descriptors.  All
+ * others are those of the host process.
  */
 #include <errno.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include "base/privfd.h"
@@ -58,6 +60,24 @@ static uint64_t hard_of(int res, uint64_t soft)
                         hard[res].max = soft;
         }
         return hard[res].max;
+}
+
+void limits_begin(struct limits_kept *k)
+{
+        for (int i = 0; i < LIMITS_KEPT; i++) {
+                int res = kept_limits[i];
+                struct rlimit r = { RLIM_INFINITY, RLIM_INFINITY };
+                struct limit_kept *l = &k->memory[i];
+
+                getrlimit(res, &r);
+                *l = (struct limit_kept){ r.rlim_cur, r.rlim_max, false };
+                if (res == RLIMIT_MEMLOCK && has_capability(CAP_IPC_LOCK))
+                        l->soft = l->hard = UINT64_MAX;
+                if ((res == RLIMIT_AS || res == RLIMIT_DATA) && l->soft < l->hard) {
+                        r.rlim_cur = r.rlim_max;
+                        l->set = setrlimit(res, &r) == 0;
+                }
+        }
 }
 
 void limits_keep(struct limits_kept *k)

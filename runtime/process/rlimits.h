@@ -14,10 +14,14 @@ struct limits_kept {
         uint64_t nofile[2];             /* soft, hard */
         struct limit_kept {
                 uint64_t soft, hard;
-                bool set;               /* set by the program; else both are the host's */
+                /* set by the program, or raised on the host; else both are the host's */
+                bool set;
         } memory[LIMITS_KEPT];
 };
 
+/* Before vmrun maps memory: fills k with the limits on memory that the program begins with, and
+ * raises the host's soft limits of address space and data to the hard ones, for vmrun itself. */
+void limits_begin(struct limits_kept *k);
 /* limits_keep() fills k for the next program; limits_adopt() applies it there, once CONTROL is
  * filled in. */
 void limits_keep(struct limits_kept *k);

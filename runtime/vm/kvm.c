@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "base/host.h"
@@ -307,16 +306,6 @@ void vm_map_window(struct vm *vm)
         map_ram(vm->level, CONTROL->frames_off, ram_end);
 }
 
-static const char *address_space_cure(int err)
-{
-        struct rlimit r;
-
-        if (err != -ENOMEM || getrlimit(RLIMIT_AS, &r) != 0 || r.rlim_cur == RLIM_INFINITY)
-                return "";
-        return ": raise the limit of address space (ulimit -v), of which cache and far memory take "
-               "as much as they hold";
-}
-
 int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
 {
         uint64_t frames_size = frames_bytes(c->nframes);
@@ -352,7 +341,7 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
              (err = add_ram(vm, pool_max + frames_size, extra, MADV_NOHUGEPAGE)) != 0)) {
                 snprintf(why, n, "guest memory cannot be had at its place (%s): %s%s",
                          err == -EEXIST ? "address in use" : "KVM or mmap", strerror(-err),
-                         address_space_cure(err));
+                         host_memory_cure(err));
                 return err;
         }
         /* No huge page is larger than what is left of the cache: behind it are bounce pages, of

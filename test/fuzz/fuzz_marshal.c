@@ -251,6 +251,7 @@ _Atomic uint32_t threads_stopping;
 void threads_tell_stopper(void) { FAIL("nobody stops it"); }
 void threads_wait_to_go(struct thread *t) { (void)t; FAIL("nobody stops it"); }
 long threads_end(struct thread *t, int status) { (void)t, (void)status; FAIL("it ends"); return 0; }
+bool has_capability(int cap) { (void)cap; return false; }
 void procfs_links(struct thread *t, long nr, const uint64_t h[6]) { (void)t, (void)nr, (void)h; }
 struct thread *threads_find(struct thread *t, pid_t tid) { return tid & 1 ? t : NULL; }
 int alone_begin(struct thread *t) { (void)t; return -EINVAL; }

@@ -163,6 +163,22 @@ refusals() {
     # shellcheck disable=SC2016 # for the inner shell
     refuse 'a limit of address space' 125 'memory.*ulimit -v' \
         bash -c 'ulimit -v 100000 && exec "$@"' - "$vmrun" --cache 64M true
+    # shellcheck disable=SC2016
+    refuse 'a limit of data' 125 'memory.*ulimit -d' \
+        bash -c 'ulimit -d 29000 && exec "$@"' - "$vmrun" --cache 64M true
+    # vmrun's own need is not the program's: a soft limit does not bind it.
+    # shellcheck disable=SC2016
+    accept 'a soft limit of address space' \
+        bash -c 'ulimit -Sv 100000 && exec "$@"' - "$vmrun" --cache 64M echo hello
+    # shellcheck disable=SC2016
+    accept 'a soft limit of data' \
+        bash -c 'ulimit -Sd 29000 && exec "$@"' - "$vmrun" --cache 64M echo hello
+    limits_are_the_programs
+    # shellcheck disable=SC2016
+    refuse 'a limit of address space, shared mappings' 12 'shared mappings: .*ulimit -v' \
+        bash -c 'ulimit -v 9000000 && exec "$@"' - "$vmrun" --cache 16M --node mem:64M \
+        perl -e '
+            my $p = syscall(9, 0, 4096, 3, 0x21, -1, 0); exit($p == -1 ? $!+0 : 0)'
 
     refuse '--stats, a blank and a file' 127 '/no/such/file: .*--stats=/no/such/file' \
         "$vmrun" --stats /no/such/file true
@@ -223,6 +239,27 @@ unknown_ioctls() {
             show "$ERR"
         fi
     done
+}
+
+# The program has the limits that vmrun was started with; so has one that runs natively.
+limits_are_the_programs() {
+    local name='limits of memory that vmrun raised for itself' flag LIMIT=$limit wanted
+    selected "$name" || return 0
+    OUT=$WORK/guest.out ERR=$WORK/guest.err
+    wanted='2000000 4000000 1000000 3000000 2000000 4000000 1000000 3000000 '
+    for flag in --stats="$WORK/limits.stats" --no-follow; do
+        # shellcheck disable=SC2016 # for the inner shells
+        run_limited bash -c 'ulimit -Sv 2000000; ulimit -Hv 4000000; ulimit -Sd 1000000
+            ulimit -Hd 3000000; exec "$@"' - "$vmrun" --cache 16M "$flag" sh -c '
+            ulimit -Sv; ulimit -Hv; ulimit -Sd; ulimit -Hd
+            exec sh -c "ulimit -Sv; ulimit -Hv; ulimit -Sd; ulimit -Hd"'
+        if [ "$status" != 0 ] || [ "$(tr '\n' ' ' <"$OUT")" != "$wanted" ]; then
+            not_ok "$name" "with $flag: status $status, $(tr '\n' ' ' <"$OUT")"
+            show "$ERR"
+            return
+        fi
+    done
+    ok "$name"
 }
 
 # settings NAME TEXT: a configuration file of that text (printf's), its path in $conf.
