@@ -21,14 +21,15 @@ output = root / "docs/syscalls.md"
 kern = next(root.glob("kern/**/syscall.c")).relative_to(root).as_posix()
 LAST = 450  # of Linux 6.1; later headers have more
 
-# What a row of the document cannot say in a word.
+# What a row of the document cannot say in a word: by handler, or by the name of a call in kern.
 NOTES = {
     "sys_ioctl":
         "known commands and families of terminals, sockets, files, block devices and namespaces; "
-        "ENOTTY for others, whose arguments may be or hold pointers",
+        "ENOTTY for others, whose arguments may be or hold pointers; SIOCETHTOOL is EOPNOTSUPP, as "
+        "of a driver without ethtool",
     "sys_prctl":
-        "options known by name; PR_SET_SECCOMP, PR_SET_TSC, PR_SCHED_CORE are EINVAL, "
-        "PR_SET_MM is EPERM",
+        "options known by name; PR_SET_SECCOMP, PR_SET_TSC, PR_SCHED_CORE, "
+        "PR_SET_SYSCALL_USER_DISPATCH are EINVAL, PR_SET_MM is EPERM",
     "sys_setsockopt":
         "SO_ZEROCOPY, netfilter tables, SOL_XDP and SOL_RDS are ENOPROTOOPT: the kernel would"
         " keep or follow addresses",
@@ -49,6 +50,15 @@ NOTES = {
         "vmrun uses SIGSTKFLT too, to reach its own threads: where the program ignores it, a "
         "wait that no handler restarts ends with EINTR",
     "sys_getrlimit": "limits of memory are kern's, those of descriptors as if vmrun had none",
+    "sys_clone":
+        "a process in its parent's memory that does not suspend it is ENOSYS, a thread of unusual "
+        "make EINVAL",
+    "sys_clone3": "as clone; set_tid and CLONE_INTO_CGROUP are EPERM",
+    "arch_prctl":
+        "ARCH_GET_XCOMP_SUPP, ARCH_REQ_XCOMP_PERM and their like are EINVAL, as before Linux 5.16; "
+        "ARCH_SET_CPUID is ENODEV",
+    "mremap": "MREMAP_DONTUNMAP of a shared mapping is EINVAL, as before Linux 5.13",
+    "madvise": "MADV_COLLAPSE is EINVAL, as before Linux 6.1",
     "sys_open": "files of /proc/self that tell of memory are written by vmrun",
 }
 
@@ -125,7 +135,7 @@ def describe(name, row, reasons, where, local):
     if row.macro == "KERN":
         if name not in local:
             raise Wrong(f"table.c leaves {name} to kern, which has nothing in {kern}")
-        return "in kern", ""
+        return "in kern", NOTES.get(name, "")
     how, note = "forwarded", ""
     if row.macro in ("HAND", "HROW"):
         handler = row.arguments[2]

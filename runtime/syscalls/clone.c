@@ -5,6 +5,7 @@
  */
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include "base/message.h"
 #include "marshal/sys.h"
 #include "process/fork.h"
@@ -39,6 +40,21 @@ static long check_flags(uint64_t f)
         return 0;
 }
 
+/* Of a process that stops the threads of its parent and reads its memory, as LeakSanitizer makes it
+ * at the end: to be traced by nobody itself. */
+#define TRACER (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_UNTRACED)
+
+/* Without -v too: the program ends with an error, and what it had not written yet is lost. */
+static void say_no_tracer(void)
+{
+        static atomic_flag said = ATOMIC_FLAG_INIT;     /* orders nothing */
+
+        if (!atomic_flag_test_and_set(&said))
+                warnx_("LeakSanitizer cannot look for leaks here, as its tracer is refused "
+                       "(ENOSYS), and ends the program: set ASAN_OPTIONS=detect_leaks=0 "
+                       "(LSAN_OPTIONS for -fsanitize=leak)");
+}
+
 static long make(struct thread *t, const struct clone_request *rq)
 {
         long ret = check_flags(rq->flags);
@@ -58,6 +74,8 @@ static long make(struct thread *t, const struct clone_request *rq)
         if ((rq->flags & (CLONE_VM | CLONE_VFORK)) == (CLONE_VM | CLONE_VFORK))
                 return vfork_make(t, rq);
         if (rq->flags & CLONE_VM) {
+                if ((rq->flags & TRACER) == TRACER)
+                        say_no_tracer();
                 info_once(0x70001,
                           "a process that goes on in its parent's memory (clone flags 0x%llx) is "
                           "not supported: ENOSYS",
@@ -127,9 +145,11 @@ long sys_clone3(struct thread *t, const struct sys_row *row, const uint64_t a[6]
                 return -EINVAL;
         if ((c.flags & (CLONE_THREAD | CLONE_PARENT)) && c.exit_signal)
                 return -EINVAL;
-        if (c.set_tid_size || (c.flags & 0x200000000ull))
+        if (c.set_tid_size || (c.flags & 0x200000000ull)) {
                 /* choosing a pid or a control group is for checkpointers and service managers */
+                info_once(0x70002, "clone3 with a pid or a control group is not supported: EPERM");
                 return -EPERM;
+        }
         const struct clone_request rq = {
                 .flags = c.flags,
                 .exit_signal = (int)c.exit_signal,

@@ -174,6 +174,11 @@ refusals() {
     accept 'a soft limit of data' \
         bash -c 'ulimit -Sd 29000 && exec "$@"' - "$vmrun" --cache 64M echo hello
     limits_are_the_programs
+    # What LeakSanitizer does at the end, with flags of its own. Sixteen bytes of a stack will do for
+    # a process that is not made.
+    # shellcheck disable=SC2016
+    refuse "LeakSanitizer's tracer" 38 'ASAN_OPTIONS=detect_leaks=0' "$vmrun" -- \
+        perl -e 'my $stack = "x" x 16; exit(syscall(56, 0x800711, $stack) == -1 ? $!+0 : 0)'
     # shellcheck disable=SC2016
     refuse 'a limit of address space, shared mappings' 12 'shared mappings: .*ulimit -v' \
         bash -c 'ulimit -v 9000000 && exec "$@"' - "$vmrun" --cache 16M --node mem:64M \
