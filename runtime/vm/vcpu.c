@@ -471,18 +471,30 @@ static void watch_exits(struct thread *t)
                 watch_begin(t);
 }
 
+/* KVM_RUN was interrupted.  immediate_exit comes first, before anything else is looked at: a signal
+ * that is taken later sets it again. */
+static void interrupted(struct thread *t)
+{
+        t->run->immediate_exit = 0;
+        let_end(t);
+}
+
+/* The thread of a child of fork may have signals already, SIGSTKFLT among them. */
 int vcpu_try_run(struct thread *t)
 {
-        for (;;) {
+        int err;
+
+        do {
                 if (t->sigmask_dirty)
                         set_run_mask(t);
-                if (ioctl(t->vcpu_fd, KVM_RUN, 0) == 0)
-                        break;
-                if (errno == EINTR)
-                        let_end(t);
-                else if (errno != EAGAIN)
-                        return -errno;
-        }
+                err = run_guest(t) < 0 ? errno : 0;
+                if (err == EINTR)
+                        interrupted(t);
+        } while (err == EINTR || err == EAGAIN);
+        if (t->parked.si_signo)
+                unpark(t);
+        if (err)
+                return -err;
         return t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT ? 0 : -EIO;
 }
 
@@ -494,9 +506,7 @@ static void run_to_exit(struct thread *t)
                 int ret = run_guest(t);
                 if (ret < 0) {
                         if (errno == EINTR) {
-                                /* before the mode is read: a signal taken later sets it again */
-                                t->run->immediate_exit = 0;
-                                let_end(t);
+                                interrupted(t);
                                 watch(t);
                                 redirect_to_kern(t);
                         } else if (errno == EFAULT && atomic_load(&t->v->mode) == MODE_PROGRAM) {

@@ -131,7 +131,7 @@ void vcpu_forget_exception(struct thread *t);
 /* Runs the vCPU until kern makes an exit (v->exit); handles kicks and the end of the program
  * itself.  (vcpu.c) */
 void vcpu_run(struct thread *t);
-/* One KVM_RUN for the probe: 0 if kern exited, else -errno. */
+/* KVM_RUN for the probe: 0 if kern exited, else -errno. */
 int vcpu_try_run(struct thread *t);
 /* Runs t and has kern's exits answered, until t->end says how it ends. */
 void thread_loop(struct thread *t);
