@@ -2,7 +2,7 @@
  * Guides: what a process needs for them beside kern's calls.
  *
  * A guide may use memory only that is here, so its code and data are pinned.  A child of fork has
- * neither pins nor guides, so both are made there again, from the table here.
+ * neither pins nor guides, so both are made there again, from what kern says there was.
  */
 #include <errno.h>
 #include <link.h>
@@ -21,9 +21,11 @@
 #define PIN_CODE  (16ul << 10)
 
 #define GUIDES 64                       /* as many as kern has room for */
-static struct guide { uintptr_t addr; size_t len; vmg_guide_fn *fn; void *arg; } table[GUIDES];
+/* Of a process that forks: its guides, and how many.  Kern alone knows which there are: it ends
+ * some. */
+static struct hint_guide table[GUIDES];
 static int guides;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards both */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards both, and `handlers` */
 
 _Static_assert(sizeof(struct vmg_fault) == sizeof(struct hint_fault) &&
                offsetof(struct vmg_fault, reg) == offsetof(struct hint_fault, reg) &&
@@ -96,50 +98,54 @@ static int pin_if(struct dl_phdr_info *o, size_t info_size, void *arg)
 
 /* --- guides --- */
 
-static int begin(const struct guide *g)
+static int begin(const struct hint_guide *g)
 {
-        struct object of = { .fn = (uintptr_t)g->fn };
+        struct object of = { .fn = g->fn };
 
         dl_iterate_phdr(pin_if, &of);
         if (of.err)
                 return of.err;
-        return (int)call6(HINT_GUIDE, g->addr, g->len, (uintptr_t)g->fn, (uintptr_t)g->arg,
-                          (uintptr_t)of.name, 0);
+        return (int)call6(HINT_GUIDE, g->start, g->len, g->fn, g->arg, (uintptr_t)of.name, 0);
 }
 
-static void before_fork(void) { pthread_mutex_lock(&lock); }
+static void before_fork(void)
+{
+        pthread_mutex_lock(&lock);
+        for (guides = 0; guides < GUIDES; guides++) {
+                struct hint_guide *g = &table[guides];
+                g->order = guides ? g[-1].order : 0;
+                if (call(HINT_GUIDES, (uintptr_t)g, 0, 0) != 1)
+                        break;
+        }
+}
+
 static void after_fork(void) { pthread_mutex_unlock(&lock); }
 
 /* A guide that cannot be made again is missing: the child is slower, and no less right. */
 static void in_child(void)
 {
-        int left = 0;
-
         for (int i = 0; i < guides; i++)
-                if (begin(&table[i]) == 0)
-                        table[left++] = table[i];
-        guides = left;
+                begin(&table[i]);
         pthread_mutex_unlock(&lock);
 }
 
-static int add(const struct guide *g)
+static int handle_forks(void)
 {
         static bool handlers;
-        int err = guides < GUIDES ? 0 : -ENOSPC;
+        int err = 0;
 
-        if (!err && !handlers)
+        pthread_mutex_lock(&lock);
+        if (!handlers)
                 err = -pthread_atfork(before_fork, after_fork, in_child);
         handlers |= !err;
-        if (!err)
-                err = begin(g);
-        if (!err)
-                table[guides++] = *g;
+        pthread_mutex_unlock(&lock);
         return err;
 }
 
 PUBLIC int vmg_guide(const void *addr, size_t len, vmg_guide_fn *fn, void *arg)
 {
-        const struct guide g = { (uintptr_t)addr, len, fn, arg };
+        const struct hint_guide g = { .start = (uintptr_t)addr, .len = len, .fn = (uintptr_t)fn,
+                                      .arg = (uintptr_t)arg };
 
         if (len == 0)
                 return -EINVAL;
@@ -147,24 +153,14 @@ PUBLIC int vmg_guide(const void *addr, size_t len, vmg_guide_fn *fn, void *arg)
                 return -EFAULT;
         if (vmg_version() < 2)
                 return vmg_version() ? -ENOSYS : 0;
-        pthread_mutex_lock(&lock);
-        int err = add(&g);
-        pthread_mutex_unlock(&lock);
-        return err;
+        int err = handle_forks();
+        return err ? err : begin(&g);
 }
 
 /* What was pinned stays so: other guides may be in the same object. */
 PUBLIC int vmg_unguide(const void *addr, size_t len)
 {
-        int left = 0;
-
         if (vmg_version() < 2)
                 return vmg_version() ? -ENOSYS : 0;
-        pthread_mutex_lock(&lock);
-        for (int i = 0; i < guides; i++)
-                if (table[i].addr - (uintptr_t)addr >= len)
-                        table[left++] = table[i];
-        guides = left;
-        pthread_mutex_unlock(&lock);
         return (int)call(HINT_UNGUIDE, (uintptr_t)addr, len, 0);
 }

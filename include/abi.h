@@ -438,6 +438,8 @@ struct guide {
         _Atomic uint32_t state;         /* enum guide_state.  Release: the rest is complete */
         _Atomic uint32_t running;       /* vCPUs that are in it; it is not reused meanwhile */
         uint64_t start, end;            /* the range */
+        /* all of the range was mapped when the guide was made: it covers what is still there */
+        uint64_t mapped;
         uint64_t fn, arg;
         uint64_t order;                 /* of two guides for a page, the one with the greater */
         _Atomic uint64_t ended[GUIDE_ENDS];     /* calls, by how they ended */

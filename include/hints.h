@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define HINTS_AUX     0x766d6775        /* "vmgu" */
-#define HINTS_VERSION 3
+#define HINTS_VERSION 4
 
 #define HINTS_FIRST   0x1000
 enum hint_call {
@@ -59,6 +59,10 @@ enum hint_call {
         /* addr, bytes, enum hint_priority: which pages make room first.  Of the pages that the
          * range touches, those that the program has touched.  How many they are. */
         HINT_PRIORITY,
+        /* --- version 4 --- */
+        /* INOUT struct hint_guide *: the oldest guide that is younger than that of this order, 0:
+         * the oldest of all.  1; 0: there is none, and nothing is written. */
+        HINT_GUIDES,
         HINTS_END
 };
 enum hint_priority { HINT_NORMAL, HINT_HIGH, HINT_LOW };
@@ -95,6 +99,12 @@ enum hint_number {
         HINT_CACHE, HINT_CACHE_FREE, HINT_FETCHED, HINT_PREFETCHED, HINT_PREFETCH_USED,
         HINT_PREFETCH_LATE, HINT_PREFETCH_WASTED, HINT_HINTED, HINT_EVICTED, HINT_WRITTEN_BACK,
         HINT_NUMBERS
+};
+
+/* A guide as it is now: what was unmapped or moved is no part of its range. */
+struct hint_guide {
+        uint64_t order;                 /* greater than those of all guides made before */
+        uint64_t start, len, fn, arg;
 };
 
 #endif

@@ -13,6 +13,7 @@
 #include "mm/calls.h"
 #include "paging/populate.h"
 #include "space/account.h"
+#include "space/guides.h"
 #include "space/pt.h"
 #include "space/range.h"
 
@@ -119,6 +120,8 @@ static int move_all(struct vma_node *n, uint64_t to, const struct remap *r)
                 mm_zap(old.start, old.end);     /* the next fault finds them by vma.gpa */
         else
                 err = pt_move(old.start, to, r->old_len);
+        if (!err)
+                guides_forget(old.start, old.end);
         vma_begin();
         vma_insert(err ? &old : &moved);
         vma_end();
@@ -162,6 +165,7 @@ static int move_pages(struct vma_node *n, uint64_t to, const struct remap *r)
         if (!err) {
                 if (moved.file != FILE_NONE)
                         vmexit(EXIT_FILE_REF, moved.file, 1, 0);
+                guides_forget(left.start, left.end);
                 vma_begin();
                 vma_change(n, &left);
                 vma_insert(&moved);

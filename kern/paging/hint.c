@@ -19,6 +19,7 @@
 #include "paging/part.h"
 #include "paging/prefetch.h"
 #include "paging/priority.h"
+#include "space/vma.h"
 
 /* Pages of a range that one call looks at: at most some hundred of them can be asked for, and
  * meanwhile this vCPU does nothing else. */
@@ -202,6 +203,27 @@ static long hint_peek(const uint64_t a[6])
         return err;
 }
 
+static bool is_mapped(uint64_t start, uint64_t end)
+{
+        while (start < end) {
+                const struct vma_node *n = vma_find(start);
+                if (!n || n->v.start > start)
+                        return false;
+                start = n->v.end;
+        }
+        return true;
+}
+
+/* mm_lock: nothing of the range is unmapped between the look and guides_forget(). */
+static int add_guide(struct guide *g)
+{
+        lock_take(&mm_lock);
+        g->mapped = is_mapped(g->start, g->end);
+        int err = guides_add(g);
+        lock_drop(&mm_lock);
+        return err;
+}
+
 static long hint_guide(const uint64_t a[6])
 {
         struct guide g = { .start = a[0], .end = a[0] + a[1], .fn = a[2], .arg = a[3] };
@@ -220,7 +242,18 @@ static long hint_guide(const uint64_t a[6])
         g.name[sizeof(g.name) - 1] = '\0';
         if (!control.guides && vmexit(EXIT_GUIDES, 0, 0, 0) != 0)
                 return -EAGAIN;
-        return guides_add(&g);
+        return add_guide(&g);
+}
+
+static long hint_guides(const uint64_t a[6])
+{
+        struct hint_guide g;
+        int err = kern_copy_in(&g, a[0], sizeof(g));
+
+        if (err || !guides_next(g.order, &g))
+                return err;
+        err = kern_copy_out(a[0], &g, sizeof(g));
+        return err ? err : 1;
 }
 
 static long hint_unguide(const uint64_t a[6])
@@ -267,6 +300,7 @@ static hint_fn *const calls[HINTS_END - HINTS_FIRST] = {
         [HINT_COUNTED - HINTS_FIRST] = hint_counted,
         [HINT_WAIT - HINTS_FIRST] = hint_wait,
         [HINT_PRIORITY - HINTS_FIRST] = hint_priority,
+        [HINT_GUIDES - HINTS_FIRST] = hint_guides,
 };
 
 bool hint_for_guides(uint64_t nr)

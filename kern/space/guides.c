@@ -1,9 +1,9 @@
 /*
  * The table of guides.
  *
- * [I] fn, arg and the range of a guide change only under guides_lock, while its state is not ON and
- * nobody runs it.  guides_find() counts itself into `running` under that lock, so a guide that it
- * returns stays what it is until guides_leave().
+ * [I] fn and arg of a guide change only under guides_lock, while its state is not ON and nobody
+ * runs it.  guides_find() counts itself into `running` under that lock, so a guide that it returns
+ * calls what it did until guides_leave().  The range is read and cut under that lock alone.
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
@@ -56,6 +56,7 @@ int guides_add(const struct guide *new)
                 set_state(g, GUIDE_FREE);
                 g->start = new->start;
                 g->end = new->end;
+                g->mapped = new->mapped;
                 g->fn = new->fn;
                 g->arg = new->arg;
                 g->order = ++order;
@@ -94,18 +95,55 @@ uint32_t guides_drop(uint64_t start, uint64_t end)
         return n;
 }
 
+/* Takes [start, end) out of the range of a guide.  False: nothing is left of it, or two pieces. */
+static bool cut(struct guide *g, uint64_t start, uint64_t end)
+{
+        if (g->end <= start || g->start >= end)
+                return true;
+        if (g->start >= start && g->end <= end)
+                return false;
+        if (!g->mapped)
+                return true;
+        if (g->start < start && g->end > end)
+                return false;
+        if (g->start < start)
+                g->end = start;
+        else
+                g->start = end;
+        return true;
+}
+
 void guides_forget(uint64_t start, uint64_t end)
 {
         if (atomic_load_explicit(&guides_on, memory_order_relaxed) == 0)
                 return;
         lock_take(&guides_lock);
         for (int i = 0; i < GUIDES_MAX; i++) {
-                const struct guide *g = &table[i];
-                if (state_of(g) == GUIDE_ON && ((g->fn >= start && g->fn < end) ||
-                                                (g->start >= start && g->end <= end)))
-                        set_state(&table[i], GUIDE_OFF);
+                struct guide *g = &table[i];
+                if (state_of(g) == GUIDE_ON &&
+                    ((g->fn >= start && g->fn < end) || !cut(g, start, end)))
+                        set_state(g, GUIDE_OFF);
         }
         lock_drop(&guides_lock);
+}
+
+bool guides_next(uint64_t after, struct hint_guide *out)
+{
+        const struct guide *next = NULL;
+
+        lock_take(&guides_lock);
+        for (int i = 0; i < GUIDES_MAX; i++) {
+                const struct guide *g = &table[i];
+                if (state_of(g) == GUIDE_ON && g->order > after &&
+                    (!next || g->order < next->order))
+                        next = g;
+        }
+        if (next)
+                *out = (struct hint_guide){ .order = next->order, .start = next->start,
+                                            .len = next->end - next->start,
+                                            .fn = next->fn, .arg = next->arg };
+        lock_drop(&guides_lock);
+        return next;
 }
 
 struct guide *guides_find(uint64_t addr, uint64_t *fn, uint64_t *arg)

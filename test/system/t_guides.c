@@ -498,6 +498,56 @@ static void code_is_gone(void)
         CHECK(vmg_unguide(range, 8 * PG) == 0);
 }
 
+/* ---- its range goes away ---- */
+
+/* A guide for eight pages, of which `first` and some more are unmapped.  How many guides there are
+ * then. */
+static int left_of(unsigned first, unsigned pages)
+{
+        char *range = map_pages(8, RW, MAP_PRIVATE);
+
+        CHECK(vmg_guide(range, 8 * PG, look_ahead, &seen) == 0);
+        CHECK(munmap(range + first * PG, pages * PG) == 0);
+        int left = vmg_unguide(range, 8 * PG);
+        munmap(range, 8 * PG);
+        return left;
+}
+
+static void range_is_gone(void)
+{
+        int one = vmg_version() ? 1 : 0, status;
+        char *range = map_pages(8, RW, MAP_PRIVATE), *to = map_pages(8, RW, MAP_PRIVATE);
+
+        CHECK(left_of(0, 8) == 0 && left_of(2, 2) == 0);
+        CHECK(left_of(0, 7) == one && left_of(1, 7) == one && left_of(0, 1) == one);
+        /* In two pieces; then there is room for as many again, as often as one likes. */
+        for (int i = 0; i < 200; i++) {
+                CHECK(vmg_guide(range, 8 * PG, look_ahead, &seen) == 0);
+                CHECK(munmap(range + 3 * PG, 5 * PG) == 0 && munmap(range, 3 * PG) == 0);
+                CHECK(mmap(range, 8 * PG, RW, ANON | MAP_FIXED, -1, 0) == range);
+        }
+        CHECK(vmg_unguide(range, 8 * PG) == 0);
+        CHECK(vmg_guide(range, 8 * PG, look_ahead, &seen) == 0);
+        CHECK(mremap(range, 8 * PG, 8 * PG, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+        CHECK(vmg_unguide(range, 8 * PG) == 0 && vmg_unguide(to, 8 * PG) == 0);
+        /* A part of it moves, and its pages leave another. */
+        range = map_pages(8, RW, MAP_PRIVATE);
+        CHECK(vmg_guide(range, 8 * PG, look_ahead, &seen) == 0);
+        CHECK(mremap(range, PG, PG, MREMAP_MAYMOVE | MREMAP_DONTUNMAP | MREMAP_FIXED, to) == to);
+        fflush(stdout);
+        pid_t pid = fork();
+        if (pid == 0)
+                _exit(vmg_unguide(range, PG) == 0 && vmg_unguide(range, 2 * PG) == one ? 0 : 1);
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+        CHECK(vmg_unguide(range, PG) == 0 && vmg_unguide(range, 2 * PG) == one);
+        /* It was not all mapped: it is for what comes there. */
+        CHECK(munmap(range + 4 * PG, PG) == 0);
+        CHECK(vmg_guide(range, 8 * PG, look_ahead, &seen) == 0);
+        CHECK(munmap(range, 2 * PG) == 0 && vmg_unguide(range, PG) == one);
+        munmap(range, 8 * PG);
+        munmap(to, 8 * PG);
+}
+
 /* ---- signals, threads, children ---- */
 
 static atomic_int alarms;
@@ -618,8 +668,9 @@ int main(int argc, char **argv)
                 { "helpful", helpful },           { "reading", reading },
                 { "registers", registers },
                 { "arguments", arguments },       { "misbehaving", misbehaving },
-                { "code is gone", code_is_gone }, { "signals", signals },
-                { "children", children },         { "threads", threads },
+                { "code is gone", code_is_gone }, { "range is gone", range_is_gone },
+                { "signals", signals },           { "children", children },
+                { "threads", threads },
         };
 
         has_avx = __builtin_cpu_supports("avx");

@@ -40,11 +40,16 @@ int64_t vmexit(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2)
         return 0;
 }
 
+static int add_as(uint64_t start, uint64_t end, uint64_t function, bool mapped)
+{
+        const struct guide g = { .start = start, .end = end, .mapped = mapped, .fn = function,
+                                 .arg = ~function, .name = "a guide" };
+        return guides_add(&g);
+}
+
 static int add(uint64_t start, uint64_t end, uint64_t function)
 {
-        const struct guide g = { .start = start, .end = end, .fn = function, .arg = ~function,
-                                 .name = "a guide" };
-        return guides_add(&g);
+        return add_as(start, end, function, false);
 }
 
 /* Its function, or 0; nobody is left in it. */
@@ -163,6 +168,50 @@ static void test_forgotten(void **state)
         assert_int_equal(yields, 0);
 }
 
+/* A guide whose range was all mapped covers what is left, in one piece. */
+static void test_cut(void **state)
+{
+        (void)state;
+        assert_int_equal(add_as(0x10000, 0x20000, 0x5000, true), 0);
+        guides_forget(0xf000, 0x10000);
+        guides_forget(0x20000, 0x21000);
+        assert_int_equal(at(0x10000), 0x5000);
+        assert_int_equal(at(0x1ffff), 0x5000);
+        guides_forget(0xf000, 0x11000);
+        assert_int_equal(at(0x10fff), 0);
+        assert_int_equal(at(0x11000), 0x5000);
+        guides_forget(0x1f000, 0x30000);
+        assert_int_equal(at(0x1efff), 0x5000);
+        assert_int_equal(at(0x1f000), 0);
+        guides_forget(0x11000, 0x13000);
+        assert_int_equal(at(0x12fff), 0);
+        assert_int_equal(at(0x13000), 0x5000);
+        guides_forget(0x14000, 0x15000);        /* a hole */
+        assert_int_equal(at(0x13000), 0);
+        assert_int_equal(at(0x15000), 0);
+        assert_int_equal(guides_on, 0);
+}
+
+/* Those that are on, the oldest first. */
+static void test_next(void **state)
+{
+        struct hint_guide g = { .order = 0 };
+
+        (void)state;
+        assert_false(guides_next(0, &g));
+        for (uint64_t i = 1; i <= 4; i++)
+                assert_int_equal(add(i * 0x1000, i * 0x1000 + i, i), 0);
+        guides_drop(0x2000, 0x2001);
+        for (uint64_t i = 1; i <= 4; i += i == 1 ? 2 : 1) {
+                assert_true(guides_next(g.order, &g));
+                assert_int_equal(g.start, i * 0x1000);
+                assert_int_equal(g.len, i);
+                assert_int_equal(g.fn, i);
+                assert_int_equal(g.arg, ~i);
+        }
+        assert_false(guides_next(g.order, &g));
+}
+
 /* Who drops a guide waits for all that are in it. */
 static void test_drop_waits(void **state)
 {
@@ -183,6 +232,8 @@ int main(void)
                 cmocka_unit_test_setup(test_room, begin),
                 cmocka_unit_test_setup(test_stops, begin),
                 cmocka_unit_test_setup(test_forgotten, begin),
+                cmocka_unit_test_setup(test_cut, begin),
+                cmocka_unit_test_setup(test_next, begin),
                 cmocka_unit_test_setup(test_drop_waits, begin),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
