@@ -287,6 +287,7 @@ static inline uint32_t object_id(uint64_t word) { return (uint32_t)word; }
 static inline uint32_t object_refused(uint64_t word) { return word >> 32 & 7; }
 static inline uint32_t object_order(uint64_t word) { return word >> 40 & 0xff; }
 
+/* op: an enum exit_op; the host makes it EXIT_NONE when it has answered. */
 struct exit_req { uint32_t op, pad; uint64_t a[6]; int64_t ret; uint64_t out[2]; };
 struct upcall   { uint32_t op, pad; uint64_t a[4]; int64_t ret; };
 

@@ -26,6 +26,7 @@
 #include "memory/shm.h"
 #include "process/service.h"
 #include "process/threads.h"
+#include "process/vfork.h"
 #include "procfs/procfs.h"
 #include "replay/replay.h"
 #include "signal/signals.h"
@@ -159,11 +160,12 @@ static _Noreturn void bug(struct thread *t, const struct exit_req *rq)
         die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped");
 }
 
-int64_t exit_serve(struct thread *t)
+static int64_t serve(struct thread *t, enum exit_op op)
 {
         struct exit_req *rq = &t->v->exit;
 
-        switch (rq->op) {
+        switch (op) {
+        case EXIT_NONE:           return rq->ret;       /* it has its answer: see vfork.c */
         case EXIT_SYSCALL:
                 t->stuck_since = 0;
                 return forward(t);
@@ -225,6 +227,36 @@ int64_t exit_serve(struct thread *t)
         case EXIT_GUIDES:         return guide_watch_start(t->vm);
         default:
                 vcpu_dump(t);
-                die_(EXIT_VMRUN_FAILED, "kern asked for something unknown (%u); " VM_BLAME, rq->op);
+                die_(EXIT_VMRUN_FAILED, "kern asked for something unknown (%u); " VM_BLAME, op);
         }
+}
+
+/*
+ * What a child of vfork does not do itself, as it may be killed in the middle: it changes what the
+ * VM and its owner keep, or takes a lock of theirs.  (Not EXIT_FILE_MAP and EXIT_SHM_ATTACH, which
+ * need the child's descriptors, and its rights.)
+ */
+static bool is_lender_s(enum exit_op op)
+{
+        switch (op) {
+        case EXIT_FILE_READ: case EXIT_ANON_SHARED: case EXIT_SHARED_AGAIN: case EXIT_FILE_REF:
+        case EXIT_SHARED_UNMAP: case EXIT_SHARED_CHECK: case EXIT_MINCORE: case EXIT_FILE_MAPPED:
+        case EXIT_ARENA_COPY: case EXIT_GROW_POOL: case EXIT_LEASE: case EXIT_NO_MEMORY:
+        case EXIT_SLOTS_RELEASE: case EXIT_SERVICE_WAKE: case EXIT_TIME: case EXIT_GUIDES:
+                return true;
+        case EXIT_WAIT_PTE:
+                return opt.io == IO_INLINE;
+        default:
+                return false;
+        }
+}
+
+int64_t exit_serve(struct thread *t)
+{
+        const enum exit_op op = t->v->exit.op;
+
+        /* EBADF: a file that the child has mapped, with a descriptor in its own table */
+        if (t->vforked && is_lender_s(op) && vfork_ask(t) && t->v->exit.ret != -EBADF)
+                return t->v->exit.ret;
+        return serve(t, op);
 }

@@ -235,7 +235,7 @@ int main(int argc, char **argv)
         threads_init(&first);
         stats_interval_start();
         ctl_start(&vm);
-        first.v->exit.ret = 0;
+        thread_answer(&first, 0);
         thread_loop(&first);
         thread_finish(&first);
         /* not reached: the first thread ends in there, the program with its last thread */

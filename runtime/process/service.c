@@ -55,7 +55,7 @@ static void *service_main(void *again)
         while (!service.end.how) {
                 vcpu_run(&service);
                 send_kicks();
-                service.v->exit.ret = service_vm->calls->serve(&service);
+                thread_answer(&service, service_vm->calls->serve(&service));
         }
         return NULL;
 }

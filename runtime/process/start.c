@@ -80,7 +80,7 @@ static void *thread_main(void *arg)
         atomic_store(&s->up, 1);        /* s may be gone from here on */
         word_wake(&s->up, 1);
         signals_release(t, mask);
-        t->v->exit.ret = 0;
+        thread_answer(t, 0);
         thread_loop(t);
         thread_finish(t);
         return NULL;

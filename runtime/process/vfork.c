@@ -2,17 +2,25 @@
  * vfork (vfork.h), and with it posix_spawn.
  *
  * The child is a process of the host that shares this address space (CLONE_VM), so the kernel
- * itself handles pid, wait, groups and descriptors.  The parent's thread is suspended until the
- * child is done (CLONE_VFORK), so the thread's vCPU is free: the child runs on it, in the same VM.
- * KVM allows that, because a VM belongs to an mm, not to a process.  So only the process is made.
- * The child also uses its parent's host thread-local storage, and has a copy of the dispositions,
- * which are not shared.
+ * itself handles pid, wait, groups and descriptors.  The parent's thread does nothing else until
+ * the child is done, so the thread's vCPU is free: the child runs on it, in the same VM.  KVM
+ * allows that, because a VM belongs to an mm, not to a process.  So only the process is made.  The
+ * child also uses its parent's host thread-local storage, and has a copy of the dispositions, which
+ * are not shared.
+ *
+ * The child may be killed between any two instructions.  So what changes the VM or takes a lock is
+ * done by the parent's thread, the lender, which the child asks (vfork_ask): it is done once and to
+ * its end.  That is why the lender waits in lend() and not in the kernel (CLONE_VFORK).
+ *
+ * [I] One of the two runs at a time, as they share thread-local storage, malloc's included.  While
+ * it waits, a thread makes no call of libc, which might set errno.
  *
  * The parent then finds its vCPU where the child left it: normally in the system call execve or
  * exit, but anywhere if the child was killed.  The parent runs kern up to a place where it holds
  * nothing, and then restores the thread's earlier state.
  */
 #include <errno.h>
+#include <linux/futex.h>
 #include <linux/kvm.h>
 #include <sched.h>
 #include <signal.h>
@@ -20,6 +28,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "base/message.h"
@@ -40,7 +49,7 @@
 
 /* Flags for the host's clone.  The others are about memory and registers, which vmrun handles. */
 #define HOST_FLAGS                                                                                 \
-        (CLONE_VM | CLONE_VFORK | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_PARENT |          \
+        (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_PARENT |          \
          CLONE_IO | CLONE_PTRACE | CLONE_UNTRACED | CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWCGROUP |  \
          CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
 
@@ -54,10 +63,20 @@ struct kept {
         pid_t tid, pid, kick_tid, kick_pid;
         uint64_t clear_tid, robust_list;
         bool vforked;                   /* the caller is itself the child of a vfork */
+        struct vfork_lender *lender;
         int next;
 };
 
+/* word: a futex.  LENDER_GONE is stored by the kernel, when the child has another memory or has
+ * ended (CLONE_CHILD_CLEARTID).  tid: 0 when the lender's thread has ended (libc's; kernel). */
+enum { LENDER_GONE, LENDER_LENT, LENDER_ASKED };
+struct vfork_lender {
+        _Atomic uint32_t word;
+        const _Atomic uint32_t *tid;
+};
+
 struct child {
+        struct vfork_lender lender;
         struct thread *t;
         const struct clone_request *rq;
         int next;
@@ -96,6 +115,7 @@ static int keep(struct thread *t, struct kept *k)
                 .clear_tid = t->clear_tid,
                 .robust_list = vcpu_fixed(t->v)->robust_list,
                 .vforked = t->vforked,
+                .lender = t->lender,
                 .next = t->next,
         };
         return k->xstate ? 0 : -ENOMEM;
@@ -119,8 +139,6 @@ static int child_main(void *arg)
         if (!(rq->flags & CLONE_FILES))
                 privfd_parted();
         set_ids(t, pid, pid);
-        signals_copy(t, &c->sighand);
-        t->vforked = true;
         t->next = c->next;
         if (!t->kick_tid)       /* not told: the same number, unless in a new PID namespace */
                 t->kick_tid = pid;
@@ -137,7 +155,7 @@ static int child_main(void *arg)
         if (rq->stack)
                 t->v->regs.rsp = rq->stack;
         signals_release(t, c->mask);
-        t->v->exit.ret = 0;
+        thread_answer(t, 0);
         /* ends in execve, or by END_CHILD; a child that it forked also returns here, when its first
          * thread ends */
         thread_loop(t);
@@ -145,17 +163,69 @@ static int child_main(void *arg)
         _exit(EXIT_VMRUN_FAILED);       /* not reached */
 }
 
-/* Runs the vCPU that the child left up to where kern waits for an answer and holds nothing. */
+/* Not by libc, and as the kernel's word at the child's end: not private. */
+static void sleep_on(_Atomic uint32_t *word, uint32_t seen, const struct timespec *limit)
+{
+        sys_own(__NR_futex, P(word), FUTEX_WAIT, seen, P(limit), 0, 0);
+}
+
+static void wake(_Atomic uint32_t *word) { sys_own(__NR_futex, P(word), FUTEX_WAKE, 1, 0, 0, 0); }
+
+/* In the child.  The word is ASKED already where the lender's own thread serves. */
+bool vfork_ask(struct thread *t)
+{
+        const struct timespec tenth = { .tv_nsec = 100000000 };
+        struct vfork_lender *l = t->lender;
+        uint32_t lent = LENDER_LENT;
+
+        if (!l || !atomic_compare_exchange_strong(&l->word, &lent, LENDER_ASKED))
+                return false;
+        wake(&l->word);
+        while (atomic_load(&l->word) == LENDER_ASKED) {
+                if (atomic_load(l->tid) == 0) {         /* its program has ended, or is another */
+                        t->lender = NULL;
+                        return false;
+                }
+                sleep_on(&l->word, LENDER_ASKED, &tenth);
+        }
+        return true;
+}
+
+/* In the parent: serves what the child asks for, until the child is gone.  The child may be killed
+ * while it asks. */
+static void lend(struct child *c)
+{
+        _Atomic uint32_t *word = &c->lender.word;
+        uint32_t seen;
+
+        while ((seen = atomic_load(word)) != LENDER_GONE) {
+                if (seen == LENDER_LENT) {
+                        sleep_on(word, seen, NULL);     /* as long as the child takes */
+                        continue;
+                }
+                thread_answer(c->t, c->t->vm->calls->serve(c->t));
+                if (atomic_compare_exchange_strong(word, &seen, LENDER_LENT))
+                        wake(word);
+        }
+}
+
+/*
+ * Runs the vCPU that the child left up to where kern waits for an answer and holds nothing.  An
+ * exit that has no answer is served now; if the child was in the middle of it, then once more.
+ * Those that bear no repetition are the lender's.
+ */
 static void settle(struct thread *t)
 {
         struct vcpu *v = t->v;
+        bool out = atomic_load(&v->mode) == MODE_OUT;
 
         /* kern makes an exit before it returns to the program, at the latest */
         atomic_fetch_or(&v->event, EVENT_HOST);
-        /* killed inside KVM_RUN, or before the next one */
-        if (t->running || atomic_load(&v->mode) != MODE_OUT) {
-                /* if an exit was pending, this is its answer */
-                v->exit.ret = -EINTR;
+        if (out) {
+                /* The host published it, for the child.  In kern it is kern's, which is in the
+                 * middle of a page table, and takes it back itself. */
+                atomic_store(&v->faulting, 0);
+        } else {
                 vcpu_redirect(t);
                 vcpu_run(t);
         }
@@ -163,11 +233,11 @@ static void settle(struct thread *t)
                 switch (v->exit.op) {
                 case EXIT_SYSCALL: case EXIT_EVENT: case EXIT_SIGNAL:
                         return;
-                case EXIT_UPCALL_DONE:
-                        v->exit.ret = -EINTR;
+                case EXIT_UPCALL_DONE:  /* in an exit of the child's that is no more */
+                        thread_answer(t, -EINTR);
                         break;
                 default:
-                        v->exit.ret = t->vm->calls->serve(t);
+                        thread_answer(t, t->vm->calls->serve(t));
                 }
                 vcpu_run(t);
         }
@@ -184,8 +254,8 @@ static void bring_back(struct thread *t, const struct kept *k)
         t->privileged = 0;
         t->soft.rip = 0;
         t->apart = false;
-        atomic_store(&t->v->faulting, 0);
         t->vforked = k->vforked;
+        t->lender = k->lender;
         t->next = k->next;
         t->end = (struct thread_end){ .how = END_NOT };         /* this was set for the child */
         exec_room_free(t);
@@ -221,7 +291,8 @@ static void bring_back(struct thread *t, const struct kept *k)
 static pid_t make_child(struct child *c, char *stack, uint64_t flags, int *pidfd)
 {
         struct thread *t = c->t;
-        uint64_t args[8] = { flags | CLONE_PARENT_SETTID, P(pidfd), 0, P(&t->kick_tid),
+        _Atomic uint32_t *word = &c->lender.word;
+        uint64_t args[8] = { flags | CLONE_PARENT_SETTID, P(pidfd), P(word), P(&t->kick_tid),
                              (uint64_t)c->rq->exit_signal, P(stack), STACK_SIZE, 0 };
         register void *fn __asm__("r8") = child_main;
         register void *arg __asm__("r9") = c;
@@ -229,7 +300,8 @@ static pid_t make_child(struct child *c, char *stack, uint64_t flags, int *pidfd
 
         if (!(flags & CLONE_PIDFD))
                 return clone(child_main, stack + STACK_SIZE,
-                             (int)(args[0] | (uint64_t)c->rq->exit_signal), c, &t->kick_tid);
+                             (int)(args[0] | (uint64_t)c->rq->exit_signal), c, &t->kick_tid,
+                             NULL, word);
         __asm__ volatile("syscall\n\t"
                          "test %%rax, %%rax\n\t"
                          "jnz 1f\n\t"
@@ -244,10 +316,23 @@ static pid_t make_child(struct child *c, char *stack, uint64_t flags, int *pidfd
         if (ret == -ENOSYS) {           /* blocked by some containers */
                 t->kick_tid = 0;
                 return clone(child_main, stack + STACK_SIZE,
-                             (int)(flags | (uint64_t)c->rq->exit_signal), c, pidfd);
+                             (int)(flags | (uint64_t)c->rq->exit_signal), c, pidfd, NULL, word);
         }
         errno = ret < 0 ? (int)-ret : 0;
         return ret < 0 ? -1 : (pid_t)ret;
+}
+
+/* What the child finds in t.  Its dispositions are copied here: that takes a lock.  The child of a
+ * child asks the same lender: its own parent may be killed as well. */
+static void begin_lending(struct child *c)
+{
+        struct thread *t = c->t;
+
+        signals_copy(t, &c->sighand);
+        atomic_store(&c->lender.word, LENDER_LENT);
+        if (!t->vforked && prctl(40 /* PR_GET_TID_ADDRESS */, &c->lender.tid) == 0)
+                t->lender = &c->lender;
+        t->vforked = true;
 }
 
 long vfork_make(struct thread *t, const struct clone_request *rq)
@@ -288,13 +373,19 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         c->next = next;
         c->rq = rq;
         c->mask = mask;
-        pid_t pid = make_child(c, stack, rq->flags & HOST_FLAGS, &pidfd);
+        begin_lending(c);
+        pid_t pid = make_child(c, stack, (rq->flags & HOST_FLAGS) | CLONE_CHILD_CLEARTID, &pidfd);
         ret = pid < 0 ? -errno : pid;
+        if (pid > 0)
+                lend(c);
         privfd_vforked(&lent);
         lent.made = NULL;
         threads_safe_end(t);              /* if the child died while t was marked safe */
         if (pid < 0) {
                 t->kick_tid = k.kick_tid;
+                t->sighand = k.sighand;
+                t->vforked = k.vforked;
+                t->lender = k.lender;
                 set_bases(t, &k.fs_base, NULL);
                 goto out;
         }

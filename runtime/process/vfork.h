@@ -11,5 +11,8 @@
  * executed another program or ended; -errno; -SYS_PUT_OFF. */
 long vfork_make(struct thread *t, const struct clone_request *rq);
 
+/* In a child: has the pending exit served and answered by the thread that has lent its vCPU.
+ * False: by the caller itself, which is that thread, or whose lender is gone. */
+bool vfork_ask(struct thread *t);
 
 #endif

@@ -106,6 +106,8 @@ struct thread {
         bool alive;
         struct thread_end end;
         bool vforked;                   /* the child of a vfork runs on this vCPU meanwhile */
+        /* vforked: by this the child asks its parent's thread (process/vfork.c); else NULL */
+        struct vfork_lender *lender;
         int next;               /* vforked: of the program that it executes, the number in the tree;
                                  * negative: it has none */
         struct thread *next_idle;

@@ -541,6 +541,13 @@ void vcpu_run(struct thread *t)
                 unpark(t);
 }
 
+/* Release: who finds no op finds the answer. */
+void thread_answer(struct thread *t, int64_t ret)
+{
+        t->v->exit.ret = ret;
+        __atomic_store_n(&t->v->exit.op, EXIT_NONE, __ATOMIC_RELEASE);
+}
+
 int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t a1, uint64_t a2)
 {
         t->v->upcall = (struct upcall){ .op = op, .a = { a0, a1, a2 } };
@@ -549,7 +556,7 @@ int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t
                 if (t->v->exit.op == EXIT_UPCALL_DONE)
                         return t->v->upcall.ret;
                 /* kern needs something for the upcall: a page of a file, a frame */
-                t->v->exit.ret = t->vm->calls->serve(t);
+                thread_answer(t, t->vm->calls->serve(t));
         }
 }
 
@@ -557,7 +564,7 @@ void thread_loop(struct thread *t)
 {
         while (!t->end.how) {
                 vcpu_run(t);
-                t->v->exit.ret = t->vm->calls->serve(t);
+                thread_answer(t, t->vm->calls->serve(t));
         }
 }
 
