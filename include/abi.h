@@ -540,8 +540,9 @@ struct control {
         /* A page table entry with A=0 costs its first use a trap to the host (shadow paging): what
          * is brought in ahead then has A=1. */
         uint32_t shadow_paging;
-        /* All threads had one CPU when the program began: a hint. */
-        uint32_t one_cpu;
+        /* All threads, vmrun's own too, have the same one CPU: a hint, which the host may change
+         * while the program runs. */
+        _Atomic uint32_t one_cpu;
         uint32_t xsave;                 /* the CPU has XSAVE, and XCR0 is set */
         /* How the pager looks ahead (kern/pager/lookahead.h), which the host may change while the
          * program runs; hints. */

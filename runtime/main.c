@@ -2,7 +2,6 @@
  * vmrun: from the command line to the program's first instruction, in order.
  */
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "base/host.h"
 #include "base/message.h"
 #include "base/options.h"
+#include "base/own_thread.h"
 #include "base/privfd.h"
 #include "common/line.h"
 #include "control/control.h"
@@ -75,18 +75,11 @@ static uint64_t mmap_min(void)
 /* What the program before execve handed over, if there was one. */
 static const struct handover *before;
 
-static bool has_one_cpu(void)
-{
-        cpu_set_t allowed;
-
-        return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && CPU_COUNT(&allowed) == 1;
-}
-
 /* An I/O thread beside the program pays only where it has a CPU of its own.  After far_init(). */
 static void choose_io(void)
 {
         if (opt.io == IO_AUTO)
-                opt.io = has_one_cpu() && !far_needs_thread() ? IO_INLINE : IO_THREAD;
+                opt.io = own_cpus_are_one() && !far_needs_thread() ? IO_INLINE : IO_THREAD;
 }
 
 static void fill_control(uint64_t far_pages)
@@ -97,7 +90,7 @@ static void fill_control(uint64_t far_pages)
         c->debug = opt.debug;
         c->overcommit = opt.overcommit;
         c->shadow_paging = host_has_shadow_paging();
-        c->one_cpu = has_one_cpu();
+        c->one_cpu = own_cpus_are_one();
         running_apply();
         c->far_pages = far_pages;
         limits_adopt(before ? &before->limits : &limits);
@@ -201,6 +194,7 @@ int main(int argc, char **argv)
         char why[512];
 
         auxv_take(environ);
+        own_threads_init();
         message_prefix("vmrun: ");
         before = exec_resume(argv);
         if (!before) {

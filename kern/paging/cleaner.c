@@ -49,7 +49,7 @@ bool cleaner_gets_a_turn(void)
         static _Atomic uint32_t pass_over;      /* relaxed: a hint */
         uint32_t over = atomic_load_explicit(&pass_over, memory_order_relaxed);
 
-        if (!control.one_cpu || over) {
+        if (!atomic_load_explicit(&control.one_cpu, memory_order_relaxed) || over) {
                 cleaner_poke();
                 if (over)
                         atomic_store_explicit(&pass_over, over - 1, memory_order_relaxed);

@@ -1,12 +1,7 @@
 /*
  * See ticker.h.
  */
-#include <signal.h>
-#include <stdint.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 #include "base/own_thread.h"
 #include "base/ticker.h"
 #include "common/clock.h"
@@ -29,7 +24,7 @@ static void *ticker_main(void *ticker)
 {
         struct ticker *t = ticker;
 
-        prctl(PR_SET_NAME, t->name);
+        own_thread_begins(t->name);
         while (wait_for_next(t)) {
                 pthread_mutex_lock(&t->ticking);
                 t->tick();
@@ -40,15 +35,10 @@ static void *ticker_main(void *ticker)
 
 int ticker_start(struct ticker *t)
 {
-        uint64_t all = ~0ull, old;
-
         if (t->exists)
                 return 0;
         t->to_end = false;
-        /* Not even the two signals that libc would leave open. */
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(all));
         int err = own_thread(&t->id, ticker_main, t);
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
         t->exists = err == 0;
         return err;
 }

@@ -1,6 +1,5 @@
 /*
- * A thread of vmrun's own that does something every so often.  It takes no signals: they are for
- * the program.
+ * A thread of vmrun's own (own_thread.h) that does something every so often.
  */
 #ifndef VMRUN_TICKER_H
 #define VMRUN_TICKER_H

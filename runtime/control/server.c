@@ -23,7 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -32,6 +31,7 @@
 #include <unistd.h>
 #include "base/message.h"
 #include "base/options.h"
+#include "base/own_thread.h"
 #include "base/privfd.h"
 #include "base/word.h"
 #include "common/clock.h"
@@ -42,7 +42,6 @@
 #define CLIENTS     16
 #define PATIENCE_MS 5000                /* for the rest of a line, and for a client that reads */
 #define END_MS      1000
-#define STACK_SIZE  (1ul << 20)
 #define TURNS       10                  /* of place_name() */
 
 struct client {
@@ -294,7 +293,7 @@ static void *server_main(void *arg)
 {
         struct pollfd fds[2 + CLIENTS];
 
-        prctl(PR_SET_NAME, "vmrun-control");
+        own_thread_begins("vmrun-control");
         lock_politely();
         bool go_on = set_up();
         pthread_mutex_unlock(&lock);
@@ -317,22 +316,6 @@ static void remove_socket(void)
 {
         if (*name && dir_fd >= 0 && getpid() == name_pid)
                 unlinkat(dir_fd, name, 0);
-}
-
-static int start_thread(void)
-{
-        pthread_attr_t attributes;
-        uint64_t all = ~0ull, old;
-
-        pthread_attr_init(&attributes);
-        pthread_attr_setstacksize(&attributes, STACK_SIZE);
-        /* Signals are for the program: this thread takes none, not even the two that libc would
-         * leave open. */
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(all));
-        int err = pthread_create(&id, &attributes, server_main, NULL);
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
-        pthread_attr_destroy(&attributes);
-        return -err;
 }
 
 /* Removes what killed processes left: names of process ids that do not exist.  Others are asked
@@ -399,7 +382,7 @@ void ctl_start(struct vm *vm)
         int err = open_all(why);
         if (!err) {
                 message_at_end(remove_socket);
-                err = start_thread();
+                err = -own_thread_once(&id, server_main, NULL);
                 snprintf(why, sizeof(why), "%s", strerror(-err));
         }
         exists = err == 0;

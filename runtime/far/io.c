@@ -21,7 +21,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -229,7 +228,7 @@ static void *io_main(void *arg)
         uint64_t idle_since = 0;
 
         (void)arg;
-        prctl(PR_SET_NAME, "vmrun-io");
+        own_thread_begins("vmrun-io");
         if (!atomic_load(&attached))
                 attach_all();
         for (;;) {
@@ -394,8 +393,6 @@ static int make_doorbell(void)
  * for its children's (unshare) and can make no more threads. */
 static int start_thread(void)
 {
-        sigset_t all, old;
-
         int err = make_doorbell();
         if (err)
                 die_(EXIT_VMRUN_FAILED,
@@ -403,10 +400,7 @@ static int start_thread(void)
                      strerror(-err));
         if (opt.io == IO_INLINE)
                 return 0;
-        sigfillset(&all);               /* signals are the program's */
-        pthread_sigmask(SIG_SETMASK, &all, &old);
         err = own_thread(&io_thread, io_main, NULL);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
         if (err && err != EINVAL)
                 die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be made: %s: try --io inline",
                      strerror(err));

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/message.h"
+#include "base/own_thread.h"
 #include "control/control.h"
 #include "far/io.h"
 #include "far/rebuild.h"
@@ -100,6 +101,7 @@ int alone_begin(struct thread *t)
         io_hold();
         service_end();
         io_end();
+        own_threads_rest();
         take_apart(t->vm);
         wait_for_burial();
         return 0;

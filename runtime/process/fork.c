@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/message.h"
+#include "base/own_thread.h"
 #include "base/options.h"
 #include "base/privfd.h"
 #include "control/control.h"
@@ -94,7 +95,6 @@ static void restore_control(const struct control *from)
         c->debug = from->debug;
         c->overcommit = from->overcommit;
         c->shadow_paging = from->shadow_paging;
-        c->one_cpu = from->one_cpu;
         atomic_store(&c->prefetch_policy, from->prefetch_policy);
         atomic_store(&c->prefetch_window, from->prefetch_window);
         atomic_store(&c->prefetch_history, from->prefetch_history);
@@ -160,6 +160,7 @@ static void be_child(struct thread *t, const struct clone_request *rq, struct fo
         char why[512] = "";
 
         privfd_forked();                /* before the first new descriptor */
+        own_threads_forked();
         far_forked(c);
         service_forked();
         procfs_mem_forked();
@@ -167,6 +168,7 @@ static void be_child(struct thread *t, const struct clone_request *rq, struct fo
         if (make_vm(t, im, why, sizeof(why)) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         threads_forked(t);
+        threads_count_cpus();
         time_init(t);
         wait_first();
         if (rq->flags & CLONE_SETTLS)

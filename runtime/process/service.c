@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,7 +45,7 @@ static void send_kicks(void)
 
 static void *service_main(void *again)
 {
-        prctl(PR_SET_NAME, "vmrun-cleaner");
+        own_thread_begins("vmrun-cleaner");
         if (!again)
                 make_vcpu();
         service.tid = (pid_t)syscall(SYS_gettid);
@@ -62,13 +61,8 @@ static void *service_main(void *again)
 
 static void start(void *again)
 {
-        uint64_t all = ~0ull, old;
-
-        /* Signals are for the program: this thread takes none, not even the two that libc would
-         * leave open. */
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(all));
         int err = own_thread(&id, service_main, again);
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
+
         if (err)
                 die_(EXIT_VMRUN_FAILED, "the cleaner's thread cannot be made: %s", strerror(err));
         /* The program thread that rang the doorbell must not run meanwhile: the new vCPU's

@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include "common/clock.h"
 #include "base/message.h"
+#include "base/own_thread.h"
 #include "base/word.h"
 #include "marshal/sys.h"
 #include "memory/gmem.h"
@@ -75,6 +76,16 @@ void threads_end_robust_lists(struct thread *t)
                     vcpu_fixed(vm->thread[i]->v)->robust_list)
                         robust_list_end(t, vcpu_fixed(vm->thread[i]->v)->robust_list,
                                         (uint32_t)vm->thread[i]->tid);
+}
+
+void threads_count_cpus(void)
+{
+        bool one = own_cpus_are_one();
+
+        for (uint32_t i = 0, n = atomic_load(&CONTROL->nvcpus); one && i < n; i++)
+                if (vm->thread[i] && vm->thread[i]->alive)
+                        one = own_cpus_hold(vm->thread[i]->tid);
+        atomic_store_explicit(&CONTROL->one_cpu, one, memory_order_relaxed);    /* a hint */
 }
 
 /* ---- vCPUs ---- */

@@ -52,6 +52,8 @@ void threads_forked(struct thread *t);
 /* The program ends, with all threads but t stopped: handles the locks that they hold, as for ending
  * threads. */
 void threads_end_robust_lists(struct thread *t);
+/* A thread's CPUs have changed: tells kern whether all threads, vmrun's own too, have one CPU. */
+void threads_count_cpus(void);
 /* Has the program only this thread?  Waits for a thread that is ending, at most a second. */
 bool threads_single(void);
 

@@ -98,9 +98,9 @@ int states_print(const char *pid)
                             sizeof(f))
                         print_vcpu(i, &v, &f);
         }
-        printf("flush epoch %llu, cleaner %s, waiting for frames: %u, starved: %u\n",
+        printf("flush epoch %llu, cleaner %s, waiting for frames: %u, starved: %u%s\n",
                (unsigned long long)c.flush_epoch, c.service_asleep ? "asleep" : "awake",
-               c.frames_waiters, c.starved);
+               c.frames_waiters, c.starved, c.one_cpu ? ", all on one CPU" : "");
         print_threads(pid);
         close(fd);
         return 0;

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include "base/message.h"
+#include "base/own_thread.h"
 #include "marshal/sys.h"
 #include "process/alone.h"
 #include "process/service.h"
@@ -287,6 +288,30 @@ long sys_capability(struct thread *t, const struct sys_row *row, const uint64_t 
         return ret == 0 && row->nr == __NR_capget ? sys_deliver(t, a[1], data, n, 0) : ret;
 }
 
+/* Calls that may lower the policy or nice value of a thread of this process: the threads that vmrun
+ * makes later are to have none of that.  What a child of vfork lowers is its own. */
+static void before_lowering(const struct thread *t)
+{
+        if (!t->vforked)
+                own_threads_set_apart();
+}
+
+long sys_sched_lower(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        before_lowering(t);
+        return sys_generic(t, row, a);
+}
+
+/* sched_setaffinity. */
+long sys_sched_cpus(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        long ret = sys_generic(t, row, a);
+
+        if (ret >= 0)
+                threads_count_cpus();
+        return ret;
+}
+
 /* sched_setattr: the first word of the struct is its size; the kernel corrects an unknown size. */
 long sys_sched_attr(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
@@ -302,6 +327,7 @@ long sys_sched_attr(struct thread *t, const struct sys_row *row, const uint64_t 
         attr = sys_in(t, a[1], size < 48 ? 48 : size, PAGE_SIZE);
         if ((void *)attr == sys_bad())
                 return -EFAULT;
+        before_lowering(t);
         ret = sys_raw(row->nr, a[0], P(attr), 0, 0, 0, 0);
         if (ret == -E2BIG && gmem_write(t, a[1], attr, 4))
                 return -EFAULT;

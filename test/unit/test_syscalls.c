@@ -27,12 +27,14 @@
 #include "exits.h"
 #include "base/message.h"
 #include "base/options.h"
+#include "base/own_thread.h"
 #include "base/privfd.h"
 #include "memory/files.h"
 #include "procfs/procfs.h"
 #include "signal/signals.h"
 #include "process/alone.h"
 #include "process/service.h"
+#include "process/threads.h"
 #include "syscalls/dispatch.h"
 #include "syscalls/handlers.h"
 #include "marshal/sys.h"
@@ -148,6 +150,8 @@ unsigned threads_count(const struct thread *t) { (void)t; return 1; }
 int alone_begin(struct thread *t) { (void)t; return -EINVAL; }
 void alone_end(struct thread *t) { (void)t; }
 void service_ensure(struct vm *vm) { (void)vm; }
+void own_threads_set_apart(void) {}
+void threads_count_cpus(void) {}
 bool threads_single(void) { return false; }
 void gmem_count(struct thread *t, uint64_t start, uint64_t end, bool anonymous,
                 struct gmem_count *c)

@@ -1,0 +1,27 @@
+#!/bin/bash
+# Mutants of vmrun's own threads: see mutants.sh.
+# shellcheck source=test/unit/mutants.sh
+. "$(dirname "$0")/mutants.sh"
+
+# shellcheck disable=SC2317 # called by mutant
+build_test() { compile "$unit/test_own_thread.c" "$tree/runtime/base/own_thread.c"; }
+
+own=base/own_thread.c
+mutant $own "a thread stays where its maker is pinned" 's/^.*SYS_sched_setaffinity.*$/;/'
+mutant $own "who asks makes the thread" \
+    '/^int own_thread_once/,/^}/s/maker\.exists \? have_made\(&rq\) : //'
+mutant $own "there is no maker" '/^void own_threads_set_apart/,/^}/s/if \(!maker\.exists\)/if (0)/'
+mutant $own "a second maker" '/^void own_threads_set_apart/,/^}/s/if \(!maker\.exists\)//'
+mutant $own "a child thinks that it has its parent's maker" \
+    '/^void own_threads_forked/,/^}/s/maker\.exists = false/;/'
+mutant $own "signals stay open" 's/all = ~0ull/all = 0/'
+mutant $own "a signal of libc stays open" '/^void own_thread_begins/,/^}/s/block_all\(\);//'
+mutant $own "the maker stays" '/^void own_threads_rest/,/^}/s/maker\.to_end = true/return/'
+mutant $own "the next maker ends at once" \
+    's/maker\.exists = maker\.to_end = false/maker.exists = false/'
+mutant $own "of two that ask one is forgotten" \
+    '/^static int have_made/,/^}/s/while \(asked\)/while (0)/'
+mutant $own "who waits for its turn is not woken" \
+    '/^static void \*maker_main/,/^}/s/pthread_cond_broadcast/pthread_cond_signal/'
+mutant $own "any CPU is one of main()'s" '/^bool own_cpus_hold/,/^}/s/return false/;/'
+totals
