@@ -185,7 +185,7 @@ suites() {
         suite 'mutants of the fences' 1200 - test/unit/mutate_fence.sh
         suite 'mutants of the copies' 1200 - test/unit/mutate_copies.sh
         suite 'mutants of mappings' 300 - test/unit/mutate_memory.sh
-        suite 'mutants of threads' 300 - test/unit/mutate_threads.sh
+        suite 'mutants of threads' 600 - test/unit/mutate_threads.sh
     fi
     natively
     in_the_lab

@@ -5,7 +5,7 @@
  * It spins while work is in flight or was a moment ago, if a driver's completions bypass the host
  * kernel.  Then it sleeps in poll(2) on the drivers' completion channels and on the guest's
  * doorbell (an ioeventfd: no exit).  With --io inline there is no such thread: the vCPUs' own
- * threads do the work while they wait (io_wait), one at a time.
+ * threads do the work while they wait (io_wait), one at a time for all (turns.c).
  *
  * [I] A sleeping I/O thread misses nothing.  It sets io_asleep (full barrier), then looks at the
  * tails once more; a vCPU moves its tail (full barrier), then looks at io_asleep.
@@ -38,9 +38,11 @@
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/scrub.h"
+#include "far/turns.h"
 #include "vm/vm.h"
 
 #define INLINE_MORE 16                  /* turns after the one that brought what was waited for */
+#define INLINE_MS   10                  /* a sleep: a word may be changed by others, too */
 #define FDS_MAX    256                  /* of all drivers together */
 
 static struct vm *io_vm;
@@ -166,6 +168,16 @@ static bool wait_for_news(int limit_ms)
         return true;
 }
 
+/* The same, also for what vCPUs put on their rings meanwhile. */
+static bool sleep_for_news(int limit_ms)
+{
+        /* full barrier: before the look at the tails */
+        atomic_exchange(&CONTROL->io_asleep, 1);
+        bool slept = !tails_moved() && wait_for_news(limit_ms);
+        atomic_store(&CONTROL->io_asleep, 0);
+        return slept;
+}
+
 /* The process is ending, and this thread ends with it. */
 static _Noreturn void stay_stopped(void)
 {
@@ -248,11 +260,7 @@ static void *io_main(void *arg)
                         _mm_pause();
                         continue;
                 }
-                /* full barrier: before the look at the tails */
-                atomic_exchange(&CONTROL->io_asleep, 1);
-                if (!tails_moved())
-                        wait_for_news(-1);
-                atomic_store(&CONTROL->io_asleep, 0);
+                sleep_for_news(-1);
                 idle_since = 0;
         }
 }
@@ -261,17 +269,20 @@ void io_wait(const void *word, uint32_t seen)
 {
         const _Atomic uint32_t *w = word;
 
+        if (!turn_begin(word, seen))
+                return;
         pthread_mutex_lock(&io_lock);
-        for (uint64_t since = __rdtsc(); atomic_load(w) == seen; ) {
+        for (uint64_t since = __rdtsc(); atomic_load(w) == seen; turn_tell()) {
                 if (step() > 0)
                         since = __rdtsc();
-                else if (__rdtsc() - since > spin_ticks && wait_for_news(10))
+                else if (__rdtsc() - since > spin_ticks && sleep_for_news(INLINE_MS))
                         since = __rdtsc();
         }
         /* What else has come saves the program an exit each. */
         for (unsigned i = 0; i < INLINE_MORE && step() > 0; i++)
                 ;
         pthread_mutex_unlock(&io_lock);
+        turn_over();
 }
 
 void io_keep(void)
@@ -354,6 +365,7 @@ void io_forked(void)
                 far_node_at(i)->attached = false;
         atomic_store(&hold, HOLD_NONE);
         pthread_mutex_init(&io_lock, NULL);
+        turns_forked();
         request_forked();
         scrub_forked();
 }

@@ -535,7 +535,7 @@ static pte_slot_t *entry_of(const struct request *q)
         return atomic_load_explicit(&frame_of(q)->pte, memory_order_relaxed);
 }
 
-/* inline: the waiting thread is in io_wait() */
+/* inline: the waiting threads are in io_wait(), and are told there (turns.c) */
 static void wake_entry(pte_slot_t *pte)
 {
         if (opt.io == IO_THREAD)

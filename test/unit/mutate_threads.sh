@@ -1,5 +1,5 @@
 #!/bin/bash
-# Mutants of vmrun's own threads: see mutants.sh.
+# Mutants of vmrun's own threads, and of who polls where there is no I/O thread: see mutants.sh.
 # shellcheck source=test/unit/mutants.sh
 . "$(dirname "$0")/mutants.sh"
 
@@ -24,4 +24,19 @@ mutant $own "of two that ask one is forgotten" \
 mutant $own "who waits for its turn is not woken" \
     '/^static void \*maker_main/,/^}/s/pthread_cond_broadcast/pthread_cond_signal/'
 mutant $own "any CPU is one of main()'s" '/^bool own_cpus_hold/,/^}/s/return false/;/'
+
+# shellcheck disable=SC2317 # called by mutant
+build_test() { compile "$unit/test_turns.c" "$tree/runtime/far/turns.c"; }
+
+turns=far/turns.c
+mutant $turns "two poll" '/^bool turn_begin/,/^}/s/!polling \|\|/1 ||/'
+mutant $turns "who polls tells nobody" '/^void turn_tell/,/^}/s/tell\(\);/;/'
+mutant $turns "nobody is told that it is in the list" 's/atomic_store\(&any, true\)/;/'
+mutant $turns "who is told is not woken" '/^static void take_off/,/^}/s/word_wake.*/;/'
+mutant $turns "it does not hand over" 's/take_off\(&first, TURN_POLLS\)/;/'
+mutant $turns "it hands over, but says that nobody polls" 's/polling = first != NULL/polling = false/'
+mutant $turns "a child waits for its parent's threads" \
+    '/^void turns_forked/,/^}/s/polling = false/;/'
+mutant $turns "a killed child's turn is lost" \
+    '/^bool turn_begin/,/^}/s/ \|\| atomic_load\(&mine\.state\) == TURN_POLLS//'
 totals

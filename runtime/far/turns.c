@@ -1,0 +1,119 @@
+/*
+ * See turns.h.
+ *
+ * [I] A thread is in the list only while another one polls.  That one looks at the words of all in
+ * the list after each step, and gives the work to the first in the list when it ends.  So what a
+ * thread waits for is looked at as long as it waits, however long others wait for theirs.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include "base/word.h"
+#include "far/turns.h"
+
+struct turn {
+        const _Atomic uint32_t *word;
+        uint32_t seen;
+        /* futex, on which the thread sleeps.  Stored with release by the thread that polls, so that
+         * the next one sees what it did. */
+        _Atomic uint32_t state;
+        struct turn *next;
+};
+enum { TURN_NONE, TURN_LISTED, TURN_OVER, TURN_POLLS };
+
+/* Guards the next three; held for a look at the words. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool polling;
+static struct turn *first;
+static _Atomic bool any;                /* in the list; read without the lock as a hint */
+
+/* A child of vfork has its parent's.  If it is killed in its wait, the parent's next wait begins
+ * with what it left. */
+static _Thread_local struct turn mine;
+
+static void take_off(struct turn **at, uint32_t state)
+{
+        struct turn *t = *at;
+
+        *at = t->next;
+        atomic_store(&any, first != NULL);
+        /* From here on the record may be in use for another wait: at worst, that one looks once
+         * more. */
+        atomic_store_explicit(&t->state, state, memory_order_release);
+        word_wake(&t->state, 1);
+}
+
+static struct turn **place_of(const struct turn *t)
+{
+        struct turn **at = &first;
+
+        while (*at && *at != t)
+                at = &(*at)->next;
+        return at;
+}
+
+bool turn_begin(const void *word, uint32_t seen)
+{
+        uint32_t state;
+
+        pthread_mutex_lock(&lock);
+        if (atomic_load(&mine.state) == TURN_LISTED)
+                take_off(place_of(&mine), TURN_NONE);
+        bool polls = !polling || atomic_load(&mine.state) == TURN_POLLS;
+        mine.word = word;
+        mine.seen = seen;
+        mine.next = NULL;
+        state = polls ? TURN_POLLS : atomic_load(mine.word) == seen ? TURN_LISTED : TURN_OVER;
+        atomic_store(&mine.state, state);
+        if (polls)
+                polling = true;
+        if (state == TURN_LISTED) {
+                *place_of(NULL) = &mine;
+                atomic_store(&any, true);
+        }
+        pthread_mutex_unlock(&lock);
+        /* the thread that polls ends this, as it ends waits for pages */
+        while ((state = atomic_load_explicit(&mine.state, memory_order_acquire)) == TURN_LISTED)
+                word_sleep(&mine.state, TURN_LISTED, NULL);
+        return state == TURN_POLLS;
+}
+
+/* With the lock held. */
+static void tell(void)
+{
+        for (struct turn **at = &first; *at; )
+                if (atomic_load((*at)->word) != (*at)->seen)
+                        take_off(at, TURN_OVER);
+                else
+                        at = &(*at)->next;
+}
+
+void turn_tell(void)
+{
+        /* A thread that comes just now is met after the next step. */
+        if (!atomic_load_explicit(&any, memory_order_relaxed))
+                return;
+        pthread_mutex_lock(&lock);
+        tell();
+        pthread_mutex_unlock(&lock);
+}
+
+void turn_over(void)
+{
+        pthread_mutex_lock(&lock);
+        atomic_store(&mine.state, TURN_NONE);
+        tell();
+        polling = first != NULL;
+        if (first)
+                take_off(&first, TURN_POLLS);
+        pthread_mutex_unlock(&lock);
+}
+
+void turns_forked(void)
+{
+        pthread_mutex_init(&lock, NULL);
+        polling = false;
+        first = NULL;
+        atomic_store(&any, false);
+        atomic_store(&mine.state, TURN_NONE);
+}

@@ -1,0 +1,73 @@
+/*
+ * Two memory nodes, of which one answers reads late: what a thread that waits for a page there does
+ * to one that reads pages of the other.
+ *
+ * usage: t_silent BLOCKS       each of 256 pages; says "silent: ok" if that one does not wait
+ *
+ * Says on standard error what it measured.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+#include "t_memory.h"
+
+#define BLOCK 256ul                     /* pages that lie at one node, mostly */
+#define LATE  0.4                       /* seconds; a page of the late node takes five times that */
+
+static volatile char *memory;
+static atomic_bool begun;
+
+static double now(void)
+{
+        struct timespec t;
+
+        CHECK(clock_gettime(CLOCK_MONOTONIC, &t) == 0);
+        return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static double touch(uint64_t block, uint64_t page)
+{
+        double begin = now();
+
+        (void)memory[(block * BLOCK + page) * PG];
+        return now() - begin;
+}
+
+static void *waits(void *block)
+{
+        atomic_store(&begun, true);
+        fprintf(stderr, "a late page: %.3f s\n", touch((uint64_t)(uintptr_t)block, 7));
+        return NULL;
+}
+
+int main(int argc, char **argv)
+{
+        const uint64_t blocks = argc == 2 ? strtoul(argv[1], NULL, 0) : 0;
+        uint64_t late = blocks, early = blocks;
+        pthread_t id;
+
+        CHECK(blocks > 4);
+        memory = mmap(NULL, blocks * BLOCK * PG, RW, ANON, -1, 0);
+        CHECK(memory != MAP_FAILED);
+        for (uint64_t i = 0; i < blocks * BLOCK; i++)
+                memory[i * PG] = 1;
+        /* the last blocks are in the cache */
+        for (uint64_t i = 0; i < blocks - 2 && (late == blocks || early == blocks); i++)
+                if (touch(i, 3) > LATE)
+                        late = i;
+                else
+                        early = i;
+        CHECK(late != blocks && early != blocks);
+        CHECK(pthread_create(&id, NULL, waits, (void *)(uintptr_t)late) == 0);
+        while (!atomic_load(&begun))
+                ;
+        nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+        double begin = now();
+        for (uint64_t i = 0; i < 20; i++)
+                touch(early, 20 + i);
+        double took = now() - begin;
+        CHECK(pthread_join(id, NULL) == 0);
+        fprintf(stderr, "20 pages of the other node: %.3f s\n", took);
+        printf("silent: %s\n", took < LATE ? "ok" : "one waits for the other");
+        return 0;
+}
