@@ -32,9 +32,15 @@ static bool epoch_done(uint64_t word)
 
 /* Takes a slot away from a resident page, which is dirty from then on.  When the far tiers are
  * full, the slots that hold second copies of resident pages are all that is left to use, except
- * those that other processes read.  The caller holds another frame claimed. */
+ * those that other processes read.  The caller holds another frame claimed.
+ *
+ * No count says how many such slots there are: a fetch would have to keep it, and other processes
+ * change it when they end.  So a search that found none stands for one turn of the hand.  Else each
+ * dirty page that the hand meets would cost a look at all frames. */
 static uint64_t slot_take_back(struct pager *pg)
 {
+        if (pg->slot_pause)
+                return SLOT_NONE;
         for (uint32_t i = 0; i < pg->nframes; i++) {
                 uint32_t n = pg->slot_hand;
                 pg->slot_hand = n + 1 == pg->nframes ? 0 : n + 1;
@@ -52,6 +58,7 @@ static uint64_t slot_take_back(struct pager *pg)
                 if (slot != SLOT_NONE)
                         return slot;
         }
+        pg->slot_pause = pg->nframes;
         return SLOT_NONE;
 }
 
@@ -292,6 +299,7 @@ struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
         for (; count > 0 && env_slot_write_room(); count--) {
                 frame_t n = pg->hand;
                 pg->hand = n + 1 == pg->nframes ? 0 : n + 1;
+                pg->slot_pause -= pg->slot_pause > 0;
                 struct frame *f = &pg->frames[n];
                 uint64_t w = atomic_load(&f->word);
                 pte_t p;

@@ -48,6 +48,7 @@ struct pager {
         /* The pager's writes.  These fields belong to the cleaner; during a fork the cleaner is
          * quiesced and they belong to the forking vCPU (page_write_back). */
         uint32_t hand, slot_hand;       /* CLOCK, and the search for slots to take back */
+        uint32_t slot_pause;            /* frames that hand passes before the next such search */
         uint32_t writing;               /* frames claimed for a write that is under way */
         /* Evictions given up because there was no slot or the far tier failed. */
         uint64_t unwritable;

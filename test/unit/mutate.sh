@@ -225,6 +225,10 @@ build_test() {
 }
 mutant pager/clock.c "clean pages are written back too" \
     '/^static .*bool evict\(/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\) && //'
+mutant pager/clock.c "each dirty page searches all frames for a slot" \
+    '/^static uint64_t slot_take_back/,/^}/s/^        pg->slot_pause = .*$//'
+mutant pager/clock.c "a search in vain is the last" \
+    '/^struct clock_result clock_pass/,/^}/s/^.*pg->slot_pause -= .*$//'
 mutant pager/clock.c "what is written is not counted" \
     '/^static int write_back/,/^}/s/cnt\[CNT_WRITEBACK\]\+\+;//'
 

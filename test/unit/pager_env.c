@@ -264,7 +264,11 @@ void env_slot_free(uint64_t slot)
         atomic_fetch_sub(&env.slot_used[slot], 1);
 }
 
-bool env_slot_writable(uint64_t slot) { return atomic_load(&env.slot_used[slot]) == 1; }
+bool env_slot_writable(uint64_t slot)
+{
+        atomic_fetch_add(&env.looks, 1);
+        return atomic_load(&env.slot_used[slot]) == 1;
+}
 
 void env_uncharge_page(void)
 {

@@ -46,6 +46,7 @@ struct env {
         _Atomic uint64_t flushed;       /* last one completed, where no flush_done hook is set */
         _Atomic int64_t charged;
         _Atomic uint64_t reads, writes, allocs, waits, wakes, uncharged;
+        _Atomic uint64_t looks;         /* is this slot writable? */
 
         struct env_transfer transfer[ENV_TRANSFERS];
         int fail_posted;                /* what a read that was posted ends with */

@@ -442,6 +442,30 @@ static void test_shared_slot_kept(void **state)
         atomic_fetch_sub(&env.slot_used[slot], 1);
 }
 
+/* Far memory is full, and each resident page that has a slot shares it: the first dirty page of a
+ * turn searches all frames, the others do not.  A slot that is this process's alone since then is
+ * found in the next turn. */
+static void test_search_in_vain(void **state)
+{
+        (void)state;
+        for (unsigned v = 0; v < SLOTS; v++)
+                atomic_fetch_add(&env.slot_used[make_remote(v, rw, 100 + v)], 1);
+        for (unsigned v = 0; v < 4; v++)
+                atomic_fetch_or(&env.frames[fetch(v)].word, FRAME_LOCKED);
+        frame_t f = make_present(6, rw, PTE_A | PTE_D, 6), g = make_present(7, rw, PTE_A | PTE_D, 7);
+        evict_all();
+        for (unsigned turn = 0; turn < 4; turn++) {
+                uint64_t before = env.looks;
+                assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 0);
+                assert_true(env.looks - before <= 4);
+        }
+        for (unsigned v = 0; v < SLOTS; v++)
+                atomic_fetch_sub(&env.slot_used[v], 1);
+        assert_int_equal(clock_pass(&env.pg, 2 * FRAMES, cnt).freed, 2);
+        assert_false(env.frames[f].word & FRAME_RESIDENT);
+        assert_false(env.frames[g].word & FRAME_RESIDENT);
+}
+
 static bool post_all(void) { return true; }
 
 /* A page that is cold and dirty, and whose write is under way. */
