@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 20
+#define ABI_VERSION 21
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -569,7 +569,8 @@ struct control {
         uint64_t profile;               /* address of a struct profile (profile.h); 0: none */
         /* What the far tiers can hold, in pages: grows when a node is added.  Orders nothing. */
         _Atomic uint64_t far_pages;
-        uint64_t phys_bits;
+        /* Where the arena begins (memory/arena.h), and its bytes: below are RAM and far tiers. */
+        uint64_t arena_gpa, arena_size;
 
         /* Soft limits in bytes, kept by kern. */
         uint64_t rlimit_as, rlimit_data, rlimit_stack, rlimit_memlock;

@@ -210,16 +210,33 @@ unsigned host_cpuid_phys_bits(const struct kvm_cpuid2 *c)
         return 0;
 }
 
-unsigned host_guest_phys_bits(int kvm_fd)
+/* Four levels of nested page tables reach 48 bits, whatever the CPU can address. */
+unsigned host_cpuid_space_bits(const struct kvm_cpuid2 *c)
+{
+        unsigned bits = host_cpuid_phys_bits(c), guest = 0;
+
+        for (unsigned i = 0; i < c->nent; i++)
+                if (c->entries[i].function == 0x80000008)
+                        guest = c->entries[i].eax >> 16 & 0xff; /* GuestPhysBits; 0: not told */
+        if (guest && guest < bits)
+                bits = guest;
+        return bits < 48 ? bits : 48;
+}
+
+unsigned host_guest_phys_bits(int kvm_fd, unsigned *space)
 {
         enum { ENTRIES = 256 };
         unsigned bits = 0;
+
+        *space = 0;
         struct kvm_cpuid2 *q = calloc(1, sizeof(*q) + ENTRIES * sizeof(q->entries[0]));
         if (!q)
                 return 0;
         q->nent = ENTRIES;
-        if (ioctl(kvm_fd, KVM_GET_SUPPORTED_CPUID, q) == 0)
+        if (ioctl(kvm_fd, KVM_GET_SUPPORTED_CPUID, q) == 0) {
                 bits = host_cpuid_phys_bits(q);
+                *space = host_cpuid_space_bits(q);
+        }
         free(q);
         return bits;
 }

@@ -49,7 +49,9 @@ int host_check_kvm(const char **why);
  * /dev/kvm (which asks it again); 0 if unknown. */
 unsigned host_phys_bits(void);
 unsigned host_cpuid_phys_bits(const struct kvm_cpuid2 *c);
-unsigned host_guest_phys_bits(int kvm_fd);
+/* Of them, those that a guest's memory may use.  They are what *space (OUT) says, too. */
+unsigned host_cpuid_space_bits(const struct kvm_cpuid2 *c);
+unsigned host_guest_phys_bits(int kvm_fd, unsigned *space);
 /* 0, or -errno with *why as above: with a guest's below the host's, KVM would intercept every page
  * fault. */
 int host_check_phys_bits(unsigned host, unsigned guest, const char **why);

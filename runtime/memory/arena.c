@@ -1,8 +1,9 @@
 /*
- * See arena.h.  Host addresses [ARENA, ARENA + size) correspond to guest-physical [7/8 of the
- * space, its top), so one constant converts between them.  The host range is reserved as a whole at
- * first use, which costs one VMA and no memory; KVM learns of it in adjacent memory slots that
- * double in size, since a slot cannot grow and deleting one drops every nested entry of the VM.
+ * See arena.h.  Host addresses [ARENA, ARENA + size) correspond to guest-physical addresses from
+ * CONTROL->arena_gpa on (vm/space.h), so one constant converts between them.  The host range is
+ * reserved as a whole at first use, which costs one VMA and no memory; KVM learns of it in adjacent
+ * memory slots that double in size, since a slot cannot grow and deleting one drops every nested
+ * entry of the VM.
  * [I] No slot is ever deleted; a range that is given back becomes PROT_NONE again and is reused.
  */
 #include <errno.h>
@@ -37,14 +38,6 @@ static bool reserved;
 static _Atomic uint64_t backed;
 static uint64_t in_use;
 static struct extent *extents;
-
-static uint64_t phys_top(void) { return 1ull << CONTROL->phys_bits; }
-
-static uint64_t arena_size(void)
-{
-        uint64_t phys = phys_top() / 8;
-        return phys < ARENA_END - ARENA ? phys : ARENA_END - ARENA;
-}
 
 static uint64_t round_up(uint64_t v, uint64_t unit) { return (v + unit - 1) & ~(unit - 1); }
 
@@ -106,7 +99,7 @@ static int reserve(void)
 {
         static bool said;
         void *want = (void *)ARENA;
-        void *p = mmap(want, arena_size(), PROT_NONE,
+        void *p = mmap(want, CONTROL->arena_size, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
         int err = p == MAP_FAILED ? -errno : -EEXIST;   /* elsewhere: before Linux 4.17 */
 
@@ -115,11 +108,11 @@ static int reserve(void)
                 return 0;
         }
         if (p != MAP_FAILED)
-                munmap(p, arena_size());
+                munmap(p, CONTROL->arena_size);
         if (!said)
                 warnx_("shared mappings: %llu GiB of host addresses from %#llx on cannot be had "
                        "(%s), and the program gets ENOMEM%s",
-                       (unsigned long long)(arena_size() >> 30), (unsigned long long)ARENA,
+                       (unsigned long long)(CONTROL->arena_size >> 30), (unsigned long long)ARENA,
                        strerror(-err), host_memory_cure(err));
         said = true;
         return -ENOMEM;
@@ -133,7 +126,7 @@ static int grow(struct vm *vm, const struct want *w)
                 last = last->next;
         uint64_t at = round_up(last && last->owner == FREE ? last->start : backed, w->unit);
         uint64_t need = at + w->len - backed, add = backed > SLOT_MIN ? backed : SLOT_MIN,
-                 room = arena_size() - backed;
+                 room = CONTROL->arena_size - backed;
 
         if (need > room)
                 return -ENOMEM;
@@ -143,10 +136,10 @@ static int grow(struct vm *vm, const struct want *w)
         add = round_up(add > need ? add : need, SLOT_MIN);
         if (add > room)
                 add = room;
-        int err = vm_add_memory(vm, arena_gpa_base() + backed, (char *)ARENA + backed, add);
+        int err = vm_add_memory(vm, CONTROL->arena_gpa + backed, (char *)ARENA + backed, add);
         if (err && add > need) {        /* maybe only the doubling was too much */
                 add = need;
-                err = vm_add_memory(vm, arena_gpa_base() + backed, (char *)ARENA + backed, add);
+                err = vm_add_memory(vm, CONTROL->arena_gpa + backed, (char *)ARENA + backed, add);
         }
         if (err) {
                 info_("shared mappings: no memory slot for another %llu MiB (error %d): the "
@@ -169,7 +162,7 @@ static int take(struct vm *vm, const struct want *w, uint64_t *start)
 {
         int err = 0;
         pthread_mutex_lock(&arena_lock);
-        if (w->len == 0 || w->len > arena_size())
+        if (w->len == 0 || w->len > CONTROL->arena_size)
                 err = -ENOMEM;
         if (!err && !reserved)
                 err = reserve();
@@ -230,16 +223,16 @@ static int give_back(uint64_t start, uint64_t len, arena_gone_fn *gone)
 /* Converts [gpa, gpa+len) to offsets from ARENA; it must be within [0, backed). */
 static int checked_range(uint64_t gpa, uint64_t len, uint64_t *start)
 {
-        *start = gpa - arena_gpa_base();
-        bool bad = gpa < arena_gpa_base() || gpa % PAGE_SIZE || len % PAGE_SIZE || len == 0 ||
+        *start = gpa - CONTROL->arena_gpa;
+        bool bad = gpa < CONTROL->arena_gpa || gpa % PAGE_SIZE || len % PAGE_SIZE || len == 0 ||
                    *start > backed || len > backed - *start;
         return bad ? -EINVAL : 0;
 }
 
 void *arena_host(uint64_t gpa)
 {
-        uint64_t s = gpa - arena_gpa_base();
-        return gpa >= arena_gpa_base() && s < backed ? (char *)ARENA + s : NULL;
+        uint64_t s = gpa - CONTROL->arena_gpa;
+        return gpa >= CONTROL->arena_gpa && s < backed ? (char *)ARENA + s : NULL;
 }
 
 /* Claims a range of len bytes for owner, whole pages of unit bytes. */
@@ -259,7 +252,7 @@ static int end_mapping(uint64_t start, uint64_t len, int err, uint64_t *gpa)
                 give_back(start, size, NULL); /* a failed mapping may have left a hole */
         else
                 madvise((char *)ARENA + start, size, MADV_DONTDUMP);
-        *gpa = arena_gpa_base() + start;
+        *gpa = CONTROL->arena_gpa + start;
         return err;
 }
 
@@ -353,7 +346,7 @@ int arena_unmap(uint64_t gpa, uint64_t len, arena_gone_fn *gone)
 
 int arena_forked(struct vm *vm)
 {
-        return backed ? vm_add_memory(vm, arena_gpa_base(), (void *)ARENA, backed) : 0;
+        return backed ? vm_add_memory(vm, CONTROL->arena_gpa, (void *)ARENA, backed) : 0;
 }
 
 /* Relaxed: a thread that does not see it yet maps pages without a look, and KVM meets them
@@ -389,7 +382,7 @@ void arena_usage(uint64_t *used, uint64_t *backed_bytes)
 int arena_copy(uint64_t gpa, void *buffer, uint64_t len, bool in)
 {
         char *at = arena_host(gpa), *other = buffer;
-        if (!at || len > backed - (gpa - arena_gpa_base()))
+        if (!at || len > backed - (gpa - CONTROL->arena_gpa))
                 return -EINVAL;
         while (len > 0) {
                 struct iovec local = { other, len }, remote = { at, len };

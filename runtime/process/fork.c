@@ -115,7 +115,8 @@ static int make_vm(struct thread *t, const struct fork_image *im, char *why, siz
         const struct thread was = *t;
         const struct vm_config c = { .nframes = im->control->nframes,
                                      .far_pages = im->control->far_pages,
-                                     .profile = opt.profile };
+                                     .profile = opt.profile,
+                                     .parent = im->control };
 
         int err = vm_renew(vm, why, n);
         if (!err)

@@ -23,6 +23,7 @@
 #include "far/far.h"
 #include "settings/check.h"
 #include "settings/settings.h"
+#include "vm/space.h"
 #include "vm/vm.h"
 
 static void __attribute__((format(printf, 2, 3))) fact(const char *name, const char *fmt, ...)
@@ -90,13 +91,21 @@ static void report_module(void)
 /* Reports the limits of an open /dev/kvm; err: it cannot be used anyway. */
 static int report_kvm_limits(int fd, int err)
 {
-        unsigned host = host_phys_bits(), guest = host_guest_phys_bits(fd);
+        unsigned host = host_phys_bits(), space, guest = host_guest_phys_bits(fd, &space);
         const char *why;
+        char size[32];
 
         fact("physical bits", "host %u, guest %u", host, guest);
         int bits_err = host_check_phys_bits(host, guest, &why);
         if (bits_err)
                 meaning(why);
+        const uint64_t cache = opt.cache ? opt.cache : cache_default();
+        const struct space_arena arena = space_arena(space, RAM_GPA + POOL_OFF + cache,
+                                                     space_pool(cache / PAGE_SIZE, 0));
+        fact("shared mappings", "at most %s", space ? size_text(arena.size, size) : "unknown");
+        if (arena.size < ARENA_END - ARENA)
+                meaning("less by as much as there is far memory: what is left of the physical "
+                        "addresses");
         fact("vcpus", "at most %d", ioctl(fd, KVM_CHECK_EXTENSION, KVM_CAP_MAX_VCPUS));
         meaning("one for each thread of the program, one for the cleaner: past that, clone fails "
                 "with EAGAIN");

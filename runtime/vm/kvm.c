@@ -16,6 +16,7 @@
 #include "base/privfd.h"
 #include "include/profile.h"
 #include "pager/pte.h"
+#include "vm/space.h"
 #include "vm/vm.h"
 
 extern const char kern_image[], kern_image_end[];       /* kern_image.S */
@@ -26,8 +27,6 @@ extern const char kern_image[], kern_image_end[];       /* kern_image.S */
 #define ROUND_UP(x, a) (((x) + (a) - 1) / (a) * (a))
 
 static const struct kern_header *kern(void) { return (const struct kern_header *)kern_image; }
-
-uint64_t arena_gpa_base(void) { return (1ull << CONTROL->phys_bits) / 8 * 7; }
 
 static int get_cpuid(struct vm *vm)
 {
@@ -40,7 +39,7 @@ static int get_cpuid(struct vm *vm)
         vm->cpuid = c;
         if (ioctl(vm->kvm_fd, KVM_GET_SUPPORTED_CPUID, c) < 0)
                 return -errno;
-        vm->phys_bits = host_cpuid_phys_bits(c);
+        vm->phys_bits = host_cpuid_space_bits(c);
         for (unsigned i = 0; i < c->nent; i++) {
                 const struct kvm_cpuid_entry2 *e = &c->entries[i];
                 if (e->function == 0xd && e->index == 0)
@@ -103,7 +102,7 @@ int vm_open(struct vm *vm, char *why, size_t n)
                 snprintf(why, n, "KVM does not tell its CPU features: %s", strerror(-err));
                 goto fail;
         }
-        err = host_check_phys_bits(host_phys_bits(), vm->phys_bits, &reason);
+        err = host_check_phys_bits(host_phys_bits(), host_cpuid_phys_bits(vm->cpuid), &reason);
         if (err) {
                 snprintf(why, n, "%s", reason);
                 goto fail;
@@ -192,7 +191,7 @@ uint64_t vm_take_gpa(struct vm *vm, uint64_t size)
         size = ROUND_UP(size, LARGE);
         pthread_mutex_lock(&vm->lock);
         gpa = vm->next_gpa;
-        if (size > arena_gpa_base() - gpa)
+        if (size > CONTROL->arena_gpa - gpa)
                 gpa = 0;
         else
                 vm->next_gpa += size;
@@ -207,16 +206,9 @@ static uint64_t frames_bytes(uint64_t nframes)
                                 PAGE_SIZE, LARGE);
 }
 
-/* How far the pool may grow: page tables take 1/512 of what is mapped, more where mappings are
- * sparse. */
-static uint64_t pool_limit(uint64_t nframes, uint64_t far_pages)
-{
-        return ROUND_UP((nframes + far_pages) * PAGE_SIZE / 64 + GiB, GiB);
-}
-
 uint64_t vm_gpa_room(const struct vm *vm, uint64_t nframes)
 {
-        uint64_t top = (1ull << vm->phys_bits) / 8 * 7;
+        uint64_t top = space_far_most(vm->phys_bits);
         uint64_t ram = RAM_GPA + POOL_OFF + nframes * PAGE_SIZE;
         /* The pool takes 1/64 of the tiers' size, and both must fit. */
         return ram + 4 * GiB < top ? (top - ram - 4 * GiB) / 65 * 64 : 0;
@@ -224,7 +216,7 @@ uint64_t vm_gpa_room(const struct vm *vm, uint64_t nframes)
 
 uint64_t vm_far_room(const struct vm *vm)
 {
-        uint64_t most = (CONTROL->pool_max - POOL_OFF) / PAGE_SIZE * 64;
+        uint64_t most = space_pool_pages(CONTROL->pool_max - POOL_OFF);
         uint64_t have = CONTROL->nframes + CONTROL->far_pages;
 
         (void)vm;
@@ -310,7 +302,8 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
 {
         uint64_t frames_size = frames_bytes(c->nframes);
         uint64_t extra = ROUND_UP(c->extra, LARGE);
-        uint64_t pool_max = POOL_OFF + pool_limit(c->nframes, c->far_pages);
+        uint64_t pool_max = c->parent ? c->parent->pool_max
+                                      : POOL_OFF + space_pool(c->nframes, c->far_pages);
         const uint64_t tables = POOL_PDPTS * PAGE_SIZE;
         const uint64_t profile = c->profile ? ROUND_UP(sizeof(struct profile), PAGE_SIZE) : 0;
         uint64_t pool_end =
@@ -325,7 +318,7 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
         if (pool_max < pool_end)
                 pool_max = ROUND_UP(pool_end, GiB);
         if (WINDOW + pool_max + frames_size + extra > WINDOW_END ||
-            RAM_GPA + pool_max + frames_size + extra > (1ull << vm->phys_bits) / 8 * 7) {
+            RAM_GPA + pool_max + frames_size + extra > space_far_most(vm->phys_bits)) {
                 snprintf(why, n,
                          "a cache of %llu MiB does not fit the guest's %u physical address bits: "
                          "use a smaller --cache",
@@ -353,7 +346,6 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
         struct control *k = CONTROL;
         k->canary0 = k->canary1 = k->canary2 = k->canary3 = k->canary4 = k->canary5 = CANARY;
         k->abi_version = ABI_VERSION;
-        k->phys_bits = vm->phys_bits;
         k->nframes = c->nframes;
         k->frames_off = pool_max;
         k->pool_end = pool_end;
@@ -366,6 +358,11 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
         k->extra_off = pool_max + frames_size;
         k->extra_end = k->extra_off + extra;
         vm->next_gpa = ROUND_UP(RAM_GPA + k->extra_end, GiB);
+        const struct space_arena arena =
+                c->parent ? (struct space_arena){ c->parent->arena_gpa, c->parent->arena_size }
+                          : space_arena(vm->phys_bits, vm->next_gpa, pool_max - POOL_OFF);
+        k->arena_gpa = arena.gpa;
+        k->arena_size = arena.size;
         vm_map_window(vm);
         return 0;
 }

@@ -29,7 +29,7 @@ struct vm {
         int kvm_fd, fd;                 /* private fds */
         int run_size;                   /* bytes of a vCPU's struct kvm_run mapping */
         int level;                      /* privilege level p of program and kern: 0 or 3 */
-        unsigned phys_bits;
+        unsigned phys_bits;             /* that the guest's memory may use */
         uint64_t xcr0;
         bool xsave2;                    /* KVM_GET_XSAVE2 exists, */
         /* and this is the size of the area in bytes: 4096 or more */
@@ -53,6 +53,9 @@ struct vm_config {
         uint64_t far_pages;             /* pages of far tiers that may need page tables */
         bool profile;                   /* there is to be a fault profile */
         uint64_t extra;                 /* bytes of room behind the cache (recorded.h) */
+        /* In a forked child, else NULL: what the parent's VMAs say of the arena stays true, and so
+         * does what nodes that are added may hold. */
+        const struct control *parent;
 };
 
 /* After execve: uses a private descriptor of /dev/kvm, which this process may no longer have the
@@ -86,10 +89,6 @@ int vm_back(struct vm *vm, char *why, size_t n);
 uint64_t vm_gpa_room(const struct vm *vm, uint64_t nframes);
 /* Pages of far memory for which the pool may still grow page tables: at least 60 GiB at first. */
 uint64_t vm_far_room(const struct vm *vm);
-
-/* The first guest-physical address of the arena (memory/arena.h); addresses below it are for RAM
- * and far tiers.  From CONTROL->phys_bits. */
-uint64_t arena_gpa_base(void);
 
 /* Adds one KVM memory slot; never deleted.  size: a multiple of 4 KiB. */
 int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size);

@@ -394,8 +394,28 @@ static void read_only(void)
         close(fd);
 }
 
+/* A file of which few pages are used may be longer than memory. */
+static void sparse(void)
+{
+        const uint64_t size = 160ull << 30;
+        int fd = memfd_create("sparse", 0);
+
+        CHECK(fd >= 0 && ftruncate(fd, (off_t)size) == 0);
+        uint8_t *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        CHECK(p != MAP_FAILED);
+        p[0] = 1;
+        p[size - 1] = 2;
+        uint8_t end[2] = { 0 };
+        CHECK(pread(fd, end, 1, 0) == 1 && pread(fd, end + 1, 1, (off_t)size - 1) == 1);
+        CHECK(end[0] == 1 && end[1] == 2);
+        munmap(p, size);
+        close(fd);
+}
+
 void shared_files_tests(void)
 {
+        sparse();
+        printf("sparse: ok\n");
         for (unsigned k = 0; k < 4; k++)
                 pair(k);
         printf("pairs: ok\n");

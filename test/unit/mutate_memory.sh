@@ -49,10 +49,16 @@ build_test() {
     compile "$unit/test_files.c" \
         $(part memory/arena.c memory/files.c memory/files_read.c memory/shm.c \
             base/host.c base/map_unit.c base/message.c base/options.c base/privfd.c \
-            common/clock.c common/line.c common/message.c common/put.c)
+            common/clock.c common/line.c common/message.c common/put.c vm/space.c)
 }
 mutant memory/arena.c "a claim is not aligned" \
     '/^static int claim/,/^}/s/round_up\(e->start, w->unit\)/e->start/'
+mutant vm/space.c "far memory has no room below the arena" \
+    's/far \+ space_pool_pages\(pool\) \* PAGE_SIZE/far/'
+mutant vm/space.c "the arena is an eighth" 's/if \(gpa > space_far_most\(bits\)\)/if (1)/'
+mutant vm/space.c "far memory may take all" 's/if \(gpa > space_far_most\(bits\)\)/if (0)/'
+mutant vm/space.c "the arena is longer than its host range" \
+    's/size < ARENA_END - ARENA \?.*:/size :/; s/size : ARENA_END - ARENA/size/'
 mutant memory/arena.c "a claim is not rounded" \
     's/round_up\(len, unit\), unit, owner/len, unit, owner/'
 mutant memory/arena.c "growing forgets the alignment" \

@@ -27,6 +27,7 @@
 #include "far/io.h"
 #include "memory/files.h"
 #include "memory/shm.h"
+#include "vm/space.h"
 #include "vm/vm.h"
 #include "base/message.h"
 #include "base/options.h"
@@ -48,7 +49,6 @@ void io_forked(void) {}
 void io_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }
 bool io_stop(unsigned limit_ms) { (void)limit_ms; return true; }
 uint64_t vm_take_gpa(struct vm *vm, uint64_t size) { (void)vm; (void)size; return 0; }
-uint64_t arena_gpa_base(void) { return (1ull << CONTROL->phys_bits) / 8 * 7; }
 void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
 {
         (void)t;
@@ -65,7 +65,7 @@ int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
         if (size > slots_limit)
                 return -EINVAL;
         assert_int_equal((uint64_t)host - ARENA, slots_end);
-        assert_int_equal(gpa, arena_gpa_base() + slots_end);
+        assert_int_equal(gpa, CONTROL->arena_gpa + slots_end);
         assert_int_equal(size % PAGE_SIZE, 0);
         slots_end += size;
         assert_true(gpa + size <= 1ull << PHYS_BITS);
@@ -650,7 +650,7 @@ static void huge_sizes(int fd)
         assert_int_equal(size_of(fd), 2 * HUGE);
         assert_int_equal(object_refused(out[0]), 0);
         uint64_t gpa = out[1];
-        assert_int_equal((gpa - arena_gpa_base()) % HUGE, 0);
+        assert_int_equal((gpa - CONTROL->arena_gpa) % HUGE, 0);
         strcpy((char *)arena_host(gpa) + HUGE - 4096, "last");
         assert_int_equal(read_frames(id, 2 * HUGE - 8192, 0, 4, 1), 2);
         assert_string_equal(frame(1), "last");
@@ -794,7 +794,7 @@ static void larger_than_a_slot(void)
         struct exit_req a = { .a = { 4096 } }, b;
         assert_int_equal(files_exit_anon_shared(&thread, &a), 0);
         assert_int_equal(map_aligned(1ull << 30, 1ull << 30, &b), 0);
-        assert_int_equal((b.out[1] - arena_gpa_base()) % (1ull << 30), 0);
+        assert_int_equal((b.out[1] - CONTROL->arena_gpa) % (1ull << 30), 0);
         assert_int_equal(arena_unmap(b.out[1], 1ull << 30, files_unmapped), 0);
         assert_int_equal(arena_unmap(a.out[1], 4096, files_unmapped), 0);
 }
@@ -825,7 +825,7 @@ static void allocator(void **state)
                                 }
                                 continue;
                         }
-                        uint64_t at = (rq.out[1] - arena_gpa_base()) / PAGE_SIZE;
+                        uint64_t at = (rq.out[1] - CONTROL->arena_gpa) / PAGE_SIZE;
                         assert_int_equal(at % unit, 0);
                         assert_true(at + n <= MODEL_PAGES && (at + n) * PAGE_SIZE <= slots_end);
                         for (uint64_t i = at; i < at + n; i++) {
@@ -849,10 +849,10 @@ static void allocator(void **state)
                                 live[k].n -= n;
                         }
                         if (at + n < MODEL_PAGES && !model[at + n])
-                                assert_int_equal(arena_unmap(arena_gpa_base() + at * PAGE_SIZE,
+                                assert_int_equal(arena_unmap(CONTROL->arena_gpa + at * PAGE_SIZE,
                                                              (n + 1) * PAGE_SIZE, files_unmapped),
                                                  -EINVAL);
-                        assert_int_equal(arena_unmap(arena_gpa_base() + at * PAGE_SIZE,
+                        assert_int_equal(arena_unmap(CONTROL->arena_gpa + at * PAGE_SIZE,
                                                      n * PAGE_SIZE, files_unmapped),
                                          0);
                         for (uint64_t i = at; i < at + n; i++)
@@ -867,7 +867,7 @@ static void allocator(void **state)
                 assert_int_equal(files_live(), count);
         }
         while (count--)
-                assert_int_equal(arena_unmap(arena_gpa_base() + live[count].at * PAGE_SIZE,
+                assert_int_equal(arena_unmap(CONTROL->arena_gpa + live[count].at * PAGE_SIZE,
                                              live[count].n * PAGE_SIZE, files_unmapped),
                                  0);
         arena_usage(&used, &backed);
@@ -909,6 +909,31 @@ static void distrust(void **state)
         close(fd);
 }
 
+/* Guest-physical space: far memory and the arena share what a small cache leaves, whatever the
+ * CPU. */
+static void space(void **state)
+{
+        const uint64_t GiB = 1ull << 30, host = ARENA_END - ARENA;
+
+        (void)state;
+        for (unsigned bits = 36; bits <= 48; bits++)
+                for (uint64_t far = 0; far <= 1ull << 13; far = far ? far * 2 : 1) {
+                        uint64_t top = 1ull << bits, ram = 5 * GiB;
+                        uint64_t pool = space_pool(GiB / PAGE_SIZE, far * GiB / PAGE_SIZE);
+                        struct space_arena a = space_arena(bits, ram, pool);
+                        assert_true(space_pool_pages(pool) * PAGE_SIZE >= (far + 1) * GiB);
+                        assert_true(a.size >= (top / 8 < host ? top / 8 : host));
+                        assert_true(a.size <= host && a.gpa + a.size <= top);
+                        assert_int_equal(a.gpa % GiB, 0);
+                        /* room for all that the pool has tables for, unless the eighth is too much */
+                        assert_true(a.gpa == top / 8 * 7 ||
+                                    a.gpa >= ram + space_pool_pages(pool) * PAGE_SIZE + 8 * GiB);
+                }
+        /* 39 and 40 bits, no more than 64 GiB of far memory */
+        assert_true(space_arena(39, 5 * GiB, GiB).size >= 400 * GiB);
+        assert_true(space_arena(40, 5 * GiB, GiB).size >= 900 * GiB);
+}
+
 int main(void)
 {
         void *ram = mmap((void *)WINDOW, FRAMES_OFF + NFRAMES * 4096, PROT_READ | PROT_WRITE,
@@ -919,7 +944,8 @@ int main(void)
         }
         CONTROL->nframes = NFRAMES;
         CONTROL->frames_off = FRAMES_OFF;
-        CONTROL->phys_bits = PHYS_BITS;
+        CONTROL->arena_size = (1ull << PHYS_BITS) / 8;
+        CONTROL->arena_gpa = (1ull << PHYS_BITS) - CONTROL->arena_size;
         thread.v = vcpu_block(0);
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(reading), cmocka_unit_test(bad_requests),
@@ -929,6 +955,7 @@ int main(void)
                 cmocka_unit_test(anonymous), cmocka_unit_test(mapped_again),
                 cmocka_unit_test_setup_teardown(huge_files, take_huge_pages, give_huge_pages),
                 cmocka_unit_test(segments), cmocka_unit_test(allocator), cmocka_unit_test(distrust),
+                cmocka_unit_test(space),
         };
         return cmocka_run_group_tests_name("files", tests, NULL, NULL);
 }
