@@ -41,7 +41,7 @@ int64_t fork_vmas(uint64_t above, struct fork_vma *out)
         for (; n < (int64_t)FORK_VMAS_MAX && vma_read(above, &v, &hidden); above = v.end)
                 out[n++] = (struct fork_vma){
                         .start = v.start, .end = v.end, .off = v.off, .gpa = v.gpa,
-                        .prot = v.prot, .flags = v.flags & ~VMA_LOCKED, .file = v.file,
+                        .prot = v.prot, .flags = v.flags & ~VMA_LOCK, .file = v.file,
                         .order = (uint16_t)v.order,
                         .dropped = !!(v.flags & VMA_DONTFORK),
                 };

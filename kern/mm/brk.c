@@ -43,7 +43,7 @@ static int brk_grow(uint64_t from, uint64_t to)
         uint64_t pages = page_count(to - from);
         if (to > TASK_SIZE || mm_reserved(from, to) || !mm_is_free(from, to + PAGE_SIZE))
                 return -ENOMEM;
-        if ((v.flags & VMA_LOCKED) && mm_may_lock(pages, -EAGAIN))
+        if ((v.flags & VMA_LOCKED) && mm_may_lock_more(&v, pages, -EAGAIN))
                 return -EAGAIN;
         if (!mm_may_expand(&v, pages, 0) || vma_counts.nodes > VMA_MAX || vma_reserve(1))
                 return -ENOMEM;
@@ -69,11 +69,12 @@ long sys_brk(const uint64_t a[6])
         if (brk_start && want >= brk_start && want < TASK_SIZE &&
             want - brk_start <= control.rlimit_data && brk_move(from, to) == 0) {
                 brk_now = want;
-                populate = to > from && mm_lock_future && !mm_lock_onfault;
+                populate = to > from && mm_lock_future;
         }
         result = brk_now;
         lock_drop(&mm_lock);
 
+        mm_lock_report();
         if (populate)
                 mm_populate_locked(from, to);
         return (long)result;

@@ -1,6 +1,8 @@
 /*
- * mlock and its relatives.  A locked page takes a frame away from all others, so beside
- * RLIMIT_MEMLOCK all locked VMAs together may be at most half the cache: ENOMEM.
+ * mlock and its relatives.  A locked page takes a frame away from all others, so no more than half
+ * the cache is locked.  Beside RLIMIT_MEMLOCK all VMAs that are to be resident together may be as
+ * long as that: ENOMEM.  Those of MLOCK_ONFAULT may be longer: their pages are locked when they are
+ * touched, until half the cache is.
  */
 #include <asm-generic/errno.h>
 #include "base/state.h"
@@ -10,9 +12,9 @@
 #include "space/pt.h"
 #include "space/range.h"
 
-/* Sets or clears VMA_LOCKED in [start, end), up to the first hole (-ENOMEM) unless holes are
+/* Sets the VMA_LOCK flags of [start, end) to lock, up to the first hole (-ENOMEM) unless holes are
  * allowed.  Huge pages are not locked, as on Linux, where nothing takes them away. */
-static int apply(uint64_t start, uint64_t end, bool lock, bool holes)
+static int apply(uint64_t start, uint64_t end, uint32_t lock, bool holes)
 {
         int err = 0;
         uint64_t at = start;
@@ -24,29 +26,30 @@ static int apply(uint64_t start, uint64_t end, bool lock, bool holes)
                 }
                 at = higher(at, n->v.start);
                 stop = lower(n->v.end, end);
-                if (!!(n->v.flags & VMA_LOCKED) == lock || n->v.order)
+                if ((n->v.flags & VMA_LOCK) == lock || n->v.order)
                         continue;
                 err = mm_isolate(at, stop, VMA_MAX);
                 if (err)
                         break;
                 n = vma_find(at);
                 struct vma v = n->v;
-                v.flags ^= VMA_LOCKED;
+                v.flags = (v.flags & ~VMA_LOCK) | lock;
                 vma_begin();
                 vma_change(n, &v);
                 vma_end();
         }
         pt_wait_faults(start, at);
-        mm_lock_frames(start, at, lock);
+        mm_lock_frames(start, at, lock != 0);
         mm_merge(start, end);
         return err;
 }
 
-static uint64_t locked_pages(uint64_t start, uint64_t end)
+/* How many pages of the range are locked; whole: as a whole. */
+static uint64_t locked_pages(uint64_t start, uint64_t end, bool whole)
 {
         uint64_t pages = 0;
         for (struct vma_node *n = vma_find(start); n && n->v.start < end; n = vma_next(n))
-                if (n->v.flags & VMA_LOCKED)
+                if (whole ? vma_locked_whole(&n->v) : n->v.flags & VMA_LOCKED)
                         pages += page_count(lower(n->v.end, end) - higher(n->v.start, start));
         return pages;
 }
@@ -60,7 +63,7 @@ static int round_range(const uint64_t a[6], uint64_t *start, uint64_t *end)
         return *end < *start ? -EINVAL : 0;
 }
 
-static long lock_range(const uint64_t a[6], bool populate)
+static long lock_range(const uint64_t a[6], uint32_t lock)
 {
         uint64_t start, end;
         if (!control.rlimit_memlock)
@@ -72,12 +75,15 @@ static long lock_range(const uint64_t a[6], bool populate)
                 return 0;
 
         lock_take(&mm_lock);
-        err = mm_may_lock(page_count(end - start) - locked_pages(start, end), -ENOMEM);
+        uint64_t pages = page_count(end - start);
+        err = mm_may_lock(pages - locked_pages(start, end, false),
+                          lock & VMA_ONFAULT ? 0 : pages - locked_pages(start, end, true), -ENOMEM);
         if (!err)
-                err = apply(start, end, true, false);
+                err = apply(start, end, lock, false);
         lock_drop(&mm_lock);
 
-        if (err || !populate)
+        mm_lock_report();
+        if (err || (lock & VMA_ONFAULT))
                 return err;
         err = mm_populate_locked(start, end);
         /* The errors that POSIX wants. */
@@ -86,14 +92,14 @@ static long lock_range(const uint64_t a[6], bool populate)
 
 long sys_mlock(const uint64_t a[6])
 {
-        return lock_range(a, true);
+        return lock_range(a, VMA_LOCKED);
 }
 
 long sys_mlock2(const uint64_t a[6])
 {
         if (a[2] & ~(uint64_t)MLOCK_ONFAULT)
                 return -EINVAL;
-        return lock_range(a, !(a[2] & MLOCK_ONFAULT));
+        return lock_range(a, a[2] & MLOCK_ONFAULT ? VMA_LOCK : VMA_LOCKED);
 }
 
 long sys_munlock(const uint64_t a[6])
@@ -103,7 +109,7 @@ long sys_munlock(const uint64_t a[6])
         if (err || end == start)
                 return err;
         lock_take(&mm_lock);
-        err = apply(start, end, false, false);
+        err = apply(start, end, 0, false);
         lock_drop(&mm_lock);
         return err;
 }
@@ -111,6 +117,7 @@ long sys_munlock(const uint64_t a[6])
 long sys_mlockall(const uint64_t a[6])
 {
         uint64_t flags = a[0];
+        uint32_t lock = flags & MCL_ONFAULT ? VMA_LOCK : VMA_LOCKED;
         int err = 0;
         if (!flags || (flags & ~(uint64_t)(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) ||
             flags == MCL_ONFAULT)
@@ -119,17 +126,18 @@ long sys_mlockall(const uint64_t a[6])
                 return -EPERM;
         lock_take(&mm_lock);
         if (flags & MCL_CURRENT) {
-                err = mm_may_lock(vma_counts.total - vma_counts.locked, -ENOMEM);
+                err = mm_may_lock(vma_counts.total - vma_counts.locked,
+                                  lock & VMA_ONFAULT ? 0 : vma_counts.total - vma_counts.whole,
+                                  -ENOMEM);
                 if (!err)
                         /* Linux, too, ignores errors of single VMAs. */
-                        apply(0, TASK_SIZE, true, true);
+                        apply(0, TASK_SIZE, lock, true);
         }
-        if (!err) {
-                mm_lock_future = flags & MCL_FUTURE ? VMA_LOCKED : 0;
-                mm_lock_onfault = flags & MCL_ONFAULT;
-        }
+        if (!err)
+                mm_lock_future = flags & MCL_FUTURE ? lock : 0;
         lock_drop(&mm_lock);
 
+        mm_lock_report();
         if (!err && (flags & MCL_CURRENT) && !(flags & MCL_ONFAULT))
                 mm_populate_locked(0, TASK_SIZE);
         return err;
@@ -140,8 +148,7 @@ long sys_munlockall(const uint64_t a[6])
         (void)a;
         lock_take(&mm_lock);
         mm_lock_future = 0;
-        mm_lock_onfault = false;
-        apply(0, TASK_SIZE, false, true);
+        apply(0, TASK_SIZE, 0, true);
         lock_drop(&mm_lock);
         return 0;
 }

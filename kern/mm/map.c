@@ -142,9 +142,9 @@ static long map_locked(struct mm_request *r)
         uint64_t pages = page_count(r->len);
         int err = 0;
         if (r->v.flags & VMA_LOCKED)
-                err = mm_may_lock(pages, -EAGAIN);
+                err = mm_may_lock_more(&r->v, pages, -EAGAIN);
         if (r->v.order)
-                r->v.flags &= ~VMA_LOCKED;      /* mm/lock.c */
+                r->v.flags &= ~VMA_LOCK;      /* mm/lock.c */
         if (!err && !mm_may_expand(&r->v, pages, 0) &&
             !mm_may_expand(&r->v, pages, mapped_pages(r->v.start, r->v.end)))
                 err = -ENOMEM;
@@ -171,13 +171,14 @@ long mm_map_opened(struct mm_request *r)
         long at = map_locked(r);
         lock_drop(&mm_lock);
 
+        mm_lock_report();
         if (at < 0)
                 return mm_give_up(r, at);
         if (control.replay && r->v.file != FILE_NONE && (r->v.flags & MAP_PRIVATE))
                 vmexit5(EXIT_FILE_MAPPED, r->v.file, r->v.off, r->len, (uint64_t)at, 0);
         /* Errors of population are not reported.  Beyond half of the cache, population would only
          * evict what it brought. */
-        if ((r->v.flags & VMA_LOCKED) && !mm_lock_onfault)
+        if (vma_locked_whole(&r->v))
                 mm_populate_locked((uint64_t)at, (uint64_t)at + r->len);
         else if ((r->flags & (MAP_POPULATE | MAP_NONBLOCK)) == MAP_POPULATE)
                 mm_populate((uint64_t)at, (uint64_t)at + r->len, control.nframes / 2);

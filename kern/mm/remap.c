@@ -37,7 +37,7 @@ static struct vma_node *check_resize(const struct remap *r, int *err)
         if (n->v.file != FILE_NONE && n->v.off + (r->addr - n->v.start) + r->new_len > INT64_MAX)
                 *err = -EINVAL;
         else if (n->v.flags & VMA_LOCKED)
-                *err = mm_may_lock(page_count(more), -EAGAIN);
+                *err = mm_may_lock_more(&n->v, page_count(more), -EAGAIN);
         if (!*err && !mm_may_expand(&n->v, page_count(more), 0))
                 *err = -ENOMEM;
         return *err ? NULL : n;
@@ -158,7 +158,7 @@ static int move_pages(struct vma_node *n, uint64_t to, const struct remap *r)
         moved.start = to;
         moved.end = to + r->new_len;
         moved.flags &= ~(VMA_HEAP | VMA_STACK);
-        left.flags &= ~VMA_LOCKED;
+        left.flags &= ~VMA_LOCK;
 
         mm_hide(left.start, left.end);
         err = pt_move(left.start, to, r->old_len);
@@ -311,6 +311,7 @@ long sys_mremap(const uint64_t a[6])
         bool populate = n && (n->v.flags & VMA_LOCKED) && r.new_len > r.old_len;
         lock_drop(&mm_lock);
 
+        mm_lock_report();
         if (populate)
                 mm_populate_locked((uint64_t)at + r.old_len, (uint64_t)at + r.new_len);
         return at;

@@ -120,8 +120,10 @@ bool frame_list_refill(struct pager *pg, struct frame_list *l, uint64_t *cnt)
 }
 
 /* A claimed frame that no entry names becomes a free one, on no list yet. */
-static void frame_reset(struct frame *f)
+static void frame_reset(struct pager *pg, struct frame *f)
 {
+        if (atomic_load_explicit(&f->word, memory_order_relaxed) & FRAME_LOCKED)
+                atomic_fetch_sub_explicit(&pg->locked, 1, memory_order_relaxed);
         if (f->slot != SLOT_NONE)
                 env_slot_free(f->slot);
         f->slot = SLOT_NONE;
@@ -130,7 +132,7 @@ static void frame_reset(struct frame *f)
 
 void frame_free(struct pager *pg, struct frame_list *l, frame_t n)
 {
-        frame_reset(&pg->frames[n]);
+        frame_reset(pg, &pg->frames[n]);
         if (l->n == sizeof(l->f) / sizeof(l->f[0]) || l->n >= 2 * batch_size(pg))
                 spill(pg, l, batch_size(pg));
         l->f[l->n++] = n;
@@ -138,7 +140,7 @@ void frame_free(struct pager *pg, struct frame_list *l, frame_t n)
 
 void frame_free_global(struct pager *pg, frame_t n)
 {
-        frame_reset(&pg->frames[n]);
+        frame_reset(pg, &pg->frames[n]);
         pool_lock(pg);
         push(pg, n);
         pool_unlock(pg);

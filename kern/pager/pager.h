@@ -53,6 +53,9 @@ struct pager {
         /* Evictions given up because there was no slot or the far tier failed. */
         uint64_t unwritable;
 
+        /* Frames that are LOCKED.  [I] At most half of all (page_set_locked).  Orders nothing. */
+        _Atomic uint32_t locked;
+
         struct notices_of notices;      /* of this cache; the owner provides the table */
 };
 
@@ -194,7 +197,8 @@ bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot);
 /* Moves the page of *from to *to, which is NONE.  True: a TLB may still hold it at its old
  * place. */
 bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to);
-/* Sets or clears FRAME_LOCKED for a resident page.  True if that changed it. */
+/* Sets or clears FRAME_LOCKED for a resident page.  True if that changed it.  A page that is one of
+ * too many is not locked: all others need frames too. */
 bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked);
 /* The page will be used soon: if it is resident, the hand leaves it at its next visit. */
 void page_keep(const struct pager *pg, pte_slot_t *pte);

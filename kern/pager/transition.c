@@ -298,6 +298,28 @@ bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to)
         return p & PTE_P;
 }
 
+/* Locks a pinned frame, if it may be.  True: it was not locked, and is. */
+static bool lock_frame(struct pager *pg, struct frame *f)
+{
+        if (atomic_load(&f->word) & FRAME_LOCKED)
+                return false;
+        bool may = atomic_fetch_add_explicit(&pg->locked, 1, memory_order_relaxed) <
+                   pg->nframes / 2;
+
+        if (may && !(atomic_fetch_or(&f->word, FRAME_LOCKED) & FRAME_LOCKED))
+                return true;
+        atomic_fetch_sub_explicit(&pg->locked, 1, memory_order_relaxed);
+        return false;
+}
+
+static bool unlock_frame(struct pager *pg, struct frame *f)
+{
+        if (!(atomic_fetch_and(&f->word, ~FRAME_LOCKED) & FRAME_LOCKED))
+                return false;
+        atomic_fetch_sub_explicit(&pg->locked, 1, memory_order_relaxed);
+        return true;
+}
+
 bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked)
 {
         for (;;) {
@@ -308,14 +330,11 @@ bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked)
                 if (!pin_wait(f, pte, p))
                         continue;
                 /* While the frame is pinned, an entry that names it keeps naming it. */
-                bool same = still_names(pte, p), was = false;
-                if (same && locked)
-                        was = atomic_fetch_or(&f->word, FRAME_LOCKED) & FRAME_LOCKED;
-                else if (same)
-                        was = atomic_fetch_and(&f->word, ~FRAME_LOCKED) & FRAME_LOCKED;
+                bool same = still_names(pte, p);
+                bool changed = same && (locked ? lock_frame(pg, f) : unlock_frame(pg, f));
                 frame_unpin(f, false);
                 if (same)
-                        return was != locked;
+                        return changed;
         }
 }
 

@@ -43,7 +43,7 @@ static bool all_resident(uint64_t start, uint64_t end)
         return true;
 }
 
-/* Makes pages of v resident and locks their frames.  v is VMA_LOCKED. */
+/* Makes pages of v resident and locks their frames.  v is locked as a whole. */
 static int populate_and_lock(const struct vma *v, uint64_t start, uint64_t end)
 {
         int err = 0;
@@ -69,8 +69,8 @@ int mm_populate_locked(uint64_t start, uint64_t end)
         while (start < end && first != -ENOMEM && vma_read(start, &v, &hidden) && v.start < end) {
                 start = higher(start, v.start);
                 uint64_t stop = lower(lower(v.end, end), start + CHUNK);
-                int err = v.flags & VMA_LOCKED ? populate_and_lock(&v, start, stop) : 0;
-                if (err || !(v.flags & VMA_LOCKED))
+                int err = vma_locked_whole(&v) ? populate_and_lock(&v, start, stop) : 0;
+                if (err || !vma_locked_whole(&v))
                         stop = lower(v.end, end);
                 if (!first)
                         first = err;

@@ -18,6 +18,7 @@
 #include <asm-generic/errno.h>
 #include "base/kern.h"
 #include "base/print.h"
+#include "base/state.h"
 #include "pager/pager.h"
 #include "space/account.h"
 
@@ -25,7 +26,7 @@
 static _Atomic uint64_t charged;
 
 uint32_t mm_lock_future;
-bool mm_lock_onfault;
+static _Atomic bool lock_refused;       /* orders nothing */
 
 uint64_t mm_charged(void) { return atomic_load_explicit(&charged, memory_order_relaxed); }
 
@@ -82,17 +83,32 @@ bool mm_may_expand(const struct vma *v, uint64_t pages, uint64_t fewer)
         return !data || vma_counts.data + pages - fewer <= page_count(control.rlimit_data);
 }
 
-int mm_may_lock(uint64_t pages, int over_limit)
+/* What was touched and locked by the page takes frames too. */
+int mm_may_lock(uint64_t pages, uint64_t whole, int over_limit)
 {
-        pages += vma_counts.locked;
-        if (pages > page_count(control.rlimit_memlock))
+        if (pages + vma_counts.locked > page_count(control.rlimit_memlock))
                 return over_limit;
-        return pages > control.nframes / 2 ? -ENOMEM : 0;
+        uint64_t have = atomic_load_explicit(&pager.locked, memory_order_relaxed);
+        if (!whole || whole + higher(have, vma_counts.whole) <= control.nframes / 2)
+                return 0;
+        atomic_store_explicit(&lock_refused, true, memory_order_relaxed);
+        return -ENOMEM;
+}
+
+int mm_may_lock_more(const struct vma *v, uint64_t pages, int over_limit)
+{
+        return mm_may_lock(pages, vma_locked_whole(v) ? pages : 0, over_limit);
+}
+
+void mm_lock_report(void)
+{
+        if (atomic_exchange_explicit(&lock_refused, false, memory_order_relaxed))
+                kern_log(1, "memory is not locked: at most half of the cache may be (%lu pages): "
+                         "give it a larger --cache, or lock by MLOCK_ONFAULT", control.nframes / 2);
 }
 
 void mm_account_init(void)
 {
         atomic_store_explicit(&charged, 0, memory_order_relaxed);
         mm_lock_future = 0;
-        mm_lock_onfault = false;
 }

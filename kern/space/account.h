@@ -28,12 +28,16 @@ uint32_t mm_payment(const struct vma *v);
  * kind less? */
 bool mm_may_expand(const struct vma *v, uint64_t pages, uint64_t fewer);
 
-/* RLIMIT_MEMLOCK (over_limit if exceeded) and the cache's own share (-ENOMEM). */
-int mm_may_lock(uint64_t pages, int over_limit);
+/* May so many more pages be locked?  RLIMIT_MEMLOCK (over_limit if exceeded) counts all, the
+ * cache's own share (-ENOMEM) those of them that are to be resident as a whole. */
+int mm_may_lock(uint64_t pages, uint64_t whole, int over_limit);
+/* The same for `pages` more of v, which is VMA_LOCKED. */
+int mm_may_lock_more(const struct vma *v, uint64_t pages, int over_limit);
+/* If the cache's share has refused a lock since the last call: says so, with -v.  Without mm_lock,
+ * since it may exit. */
+void mm_lock_report(void);
 
-/* mlockall(MCL_FUTURE): VMA_LOCKED if what is mapped from now on is to be locked, else 0; and
- * whether it is then not populated. */
+/* mlockall(MCL_FUTURE): the VMA_LOCK flags of what is mapped from now on. */
 extern uint32_t mm_lock_future __attribute__((visibility("hidden")));
-extern bool mm_lock_onfault __attribute__((visibility("hidden")));
 
 #endif

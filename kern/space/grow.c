@@ -23,7 +23,7 @@ static int grow_down(struct vma_node *n, uint64_t addr)
                 return -ENOMEM;
         if (v.end - v.start > control.rlimit_stack || !mm_may_expand(&v, more, 0))
                 return -ENOMEM;
-        if ((v.flags & VMA_LOCKED) && mm_may_lock(more, -ENOMEM))
+        if ((v.flags & VMA_LOCKED) && mm_may_lock_more(&v, more, -ENOMEM))
                 return -ENOMEM;
         if ((v.flags & VMA_CHARGED) && !mm_charge(more))
                 return -ENOMEM;

@@ -113,6 +113,8 @@ static void tally(const struct vma *v, uint64_t sign)
                 vma_counts.data += pages;
         if (v->flags & VMA_LOCKED)
                 vma_counts.locked += pages;
+        if (vma_locked_whole(v))
+                vma_counts.whole += pages;
         vma_counts.nodes += (uint32_t)sign;
         /* Atomic, because faults read it without the lock, as a hint. */
         if (v->flags & VMA_ADVICE)

@@ -28,6 +28,8 @@
 #define VMA_STACK   0x10000000u         /* the main stack (grows down to rlimit_stack) */
 #define VMA_HEAP    0x20000000u         /* brk */
 #define VMA_LOCKED  0x40000000u         /* mlock */
+#define VMA_ONFAULT 0x00040000u         /* with LOCKED: a page is locked when it is touched */
+#define VMA_LOCK    (VMA_LOCKED | VMA_ONFAULT)
 #define VMA_CHARGED 0x80000000u         /* its whole length is charged against the commit limit */
 /* Each page is charged when it is instantiated (mm_charge_page, PTE_CHARGED).  With neither flag
  * pages cost nothing: shared, or a private file mapping that was never writable. */
@@ -71,9 +73,15 @@ struct vma_node {
         uint32_t height;
 };
 
-/* In pages; nodes: number of VMAs; advised: of those with VMA_ADVICE.  Insert, remove and change
+/* Is v to be resident as a whole?  False: by the page, or not locked. */
+static inline bool vma_locked_whole(const struct vma *v)
+{
+        return (v->flags & VMA_LOCK) == VMA_LOCKED;
+}
+
+/* In pages; whole: of those locked, what vma_locked_whole() says; nodes: number of VMAs; advised: of those with VMA_ADVICE.  Insert, remove and change
  * keep them.  peak: the largest total so far. */
-struct vma_counts { uint64_t total, data, locked, peak; uint32_t nodes, advised; };
+struct vma_counts { uint64_t total, data, locked, whole, peak; uint32_t nodes, advised; };
 extern struct vma_counts vma_counts __attribute__((visibility("hidden")));
 
 /* The same VMA with other bounds. */

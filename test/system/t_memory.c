@@ -353,6 +353,26 @@ static void test_mlock(void)
         CHECK(munmap(p, 4 * PG) == 0 && munmap(q, pages / 2 * PG) == 0);
 }
 
+/* Locked by the page: as long as a program likes, of which it uses what it likes. */
+static void test_mlock_onfault(void)
+{
+        uint64_t n = pages / 2 < 1024 ? pages / 2 : 1024;
+        char *p = map_pages(n, RW, MAP_PRIVATE);
+
+        CHECK(syscall(SYS_mlock2, p, n * PG, MLOCK_ONFAULT) == 0);
+        fill(p, 0, 4, 1);
+        FAILS(EINVAL, madvise(p, PG, MADV_DONTNEED));
+        fill(p + 4 * PG, 4, n - 4, 1);
+        verify("locked by the page", p, 0, n, 1);
+        CHECK(munlock(p, n * PG) == 0 && munmap(p, n * PG) == 0);
+        CHECK(mlockall(MCL_FUTURE | MCL_ONFAULT) == 0);
+        p = map_pages(n, RW, MAP_PRIVATE);
+        fill(p, 0, n, 2);
+        CHECK(munlockall() == 0);
+        verify("was to be locked by the page", p, 0, n, 2);
+        CHECK(munmap(p, n * PG) == 0);
+}
+
 /* Frames of 16 KiB, each with content of its own, more than the cache. */
 static uint64_t deep(uint64_t level)
 {
@@ -446,6 +466,7 @@ int main(int argc, char **argv)
                 { "holes", test_holes },       { "mremap", test_mremap },
                 { "mprotect", test_mprotect }, { "madvise", test_madvise },
                 { "fixed", test_fixed },       { "mlock", test_mlock },
+                { "mlock on fault", test_mlock_onfault },
                 { "stacks", test_stacks },     { "guards", test_guards },
                 { "files", test_files },       { "sparse", test_sparse },
         };

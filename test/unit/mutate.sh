@@ -232,6 +232,17 @@ mutant pager/clock.c "a search in vain is the last" \
 mutant pager/clock.c "what is written is not counted" \
     '/^static int write_back/,/^}/s/cnt\[CNT_WRITEBACK\]\+\+;//'
 
+mutant pager/transition.c "all frames may be locked" \
+    '/^static bool lock_frame/,/^}/s/pg->nframes \/ 2/pg->nframes/'
+mutant pager/transition.c "what is locked twice counts twice" '
+    /^static bool lock_frame/,/^}/{
+        s/if \(may && !\(.*/if (may \&\& (atomic_fetch_or(\&f->word, FRAME_LOCKED) | 1))/
+        s/if \(atomic_load.*/if (0)/
+    }'
+mutant pager/transition.c "what is no longer locked counts" \
+    '/^static bool unlock_frame/,/^}/s/^ *atomic_fetch_sub_explicit.*$//'
+mutant pager/frames.c "a freed frame counts as locked" \
+    '/^static void frame_reset/,/^}/s/if \(atomic_load.*/if (0)/'
 mutant pager/transition.c "who unmaps a page tells nobody" \
     '/^frame_t page_detach/,/^}/s/^ *notices_over.*$//'
 mutant pager/clock.c "high priority is as any" 's/^(#define HIGH_VISITS) 2/\1 0/'

@@ -509,6 +509,7 @@ int main(void)
                 T(test_use_while_written), T(test_pinned_while_written),
                 T(test_locked_while_written), T(test_no_slot), T(test_slot_taken_back),
                 T(test_shared_slot), T(test_shared_slot_kept), T(test_search_in_vain),
+                T(test_locked_frames),
                 T(test_write_back_for_fork), T(test_write_back_full), T(test_take_clean),
                 T(test_epochs), T(test_epoch_wrap), T(test_orphans_wait),
                 T(test_notice_comes), T(test_notice_of_nothing), T(test_notice_of_failure),

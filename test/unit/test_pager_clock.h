@@ -364,6 +364,31 @@ static void test_written_meanwhile(void **state)
         assert_int_equal(env.far[pte_num(env.pte[0])][0], 2);
 }
 
+/* At most half of the frames: a page more is not locked, until another is not any more, or gone. */
+static void test_locked_frames(void **state)
+{
+        pte_t old;
+
+        (void)state;
+        for (unsigned v = 0; v < 6; v++)
+                make_present(v, rw, PTE_A, v);
+        for (unsigned v = 0; v < 6; v++)
+                assert_int_equal(page_set_locked(&env.pg, &env.pte[v], true), v < FRAMES / 2);
+        assert_false(page_set_locked(&env.pg, &env.pte[0], true));      /* it is */
+        assert_int_equal(env.pg.locked, FRAMES / 2);
+        assert_true(page_set_locked(&env.pg, &env.pte[0], false));
+        assert_false(page_set_locked(&env.pg, &env.pte[0], false));
+        assert_false(page_set_locked(&env.pg, &env.pte[1], true));
+        assert_int_equal(env.pg.locked, FRAMES / 2 - 1);
+        assert_true(page_set_locked(&env.pg, &env.pte[4], true));
+        frame_discard(&env.pg, &list, page_detach(&env.pg, &env.pte[1], &old));
+        assert_int_equal(env.pg.locked, FRAMES / 2 - 1);
+        assert_true(page_set_locked(&env.pg, &env.pte[5], true));
+        for (unsigned v = 2; v < 6; v++)
+                assert_true(page_set_locked(&env.pg, &env.pte[v], false));
+        assert_int_equal(env.pg.locked, 0);
+}
+
 static void test_no_slot(void **state)
 {
         (void)state;

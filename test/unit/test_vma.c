@@ -173,8 +173,38 @@ static void test_limits(void **state)
         assert_int_equal(mm_charged(), 31);
         assert_int_equal(CALL(madvise, ENV_ADDR(0), 32 * P, MADV_DONTNEED), 0);
         assert_int_equal(mm_charged(), 0);
-        /* more than half of the cache */
+        /* More than half of the cache: as a whole never, by the page at any length.  Pages that
+         * were touched and locked so count. */
+        assert_int_equal(map(0, 70, RW, FIXED | MAP_NORESERVE), (long)ENV_ADDR(0));
         assert_int_equal(CALL(mlock, ENV_ADDR(0), 41 * P), -ENOMEM);
+        assert_int_equal(CALL(mlock2, ENV_ADDR(0), 60 * P, MLOCK_ONFAULT), 0);
+        assert_int_equal(vma_counts.locked, 60);
+        assert_int_equal(vma_counts.whole, 0);
+        assert_int_equal(CALL(mlock, ENV_ADDR(50), 12 * P), 0);
+        assert_int_equal(vma_counts.locked, 62);
+        assert_int_equal(vma_counts.whole, 12);
+        assert_int_equal(CALL(mlock, ENV_ADDR(0), 29 * P), -ENOMEM);
+        pager.locked = 39;
+        assert_int_equal(CALL(mlock, ENV_ADDR(0), 2 * P), -ENOMEM);
+        assert_int_equal(CALL(mlock, ENV_ADDR(0), P), 0);
+        pager.locked = 0;
+        assert_int_equal(CALL(mlock2, ENV_ADDR(50), 12 * P, MLOCK_ONFAULT), 0);
+        assert_int_equal(vma_counts.whole, 1);
+        control.rlimit_memlock = 62 * P;
+        assert_int_equal(CALL(mlock2, ENV_ADDR(60), 4 * P, MLOCK_ONFAULT), -ENOMEM);
+        assert_int_equal(CALL(mlock2, ENV_ADDR(60), 2 * P, MLOCK_ONFAULT), 0);
+        assert_int_equal(CALL(munlock, ENV_ADDR(0), 70 * P), 0);
+        assert_int_equal(vma_counts.locked + vma_counts.whole, 0);
+        /* all, and all that comes */
+        control.rlimit_memlock = ~0ull;
+        assert_int_equal(CALL(mlockall, MCL_CURRENT), -ENOMEM);
+        assert_int_equal(CALL(mlockall, MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT), 0);
+        assert_int_equal(vma_counts.locked, 70);
+        assert_int_equal(map(100, 60, RW, FIXED | MAP_NORESERVE), (long)ENV_ADDR(100));
+        assert_int_equal(vma_counts.locked, 130);
+        assert_int_equal(vma_counts.whole, 0);
+        assert_int_equal(CALL(munlockall), 0);
+        assert_int_equal(vma_counts.locked, 0);
         control.overcommit = 1;
         assert_int_equal(map(0, 100, RW, FIXED), (long)ENV_ADDR(0));
         assert_int_equal(mm_charged(), 0);

@@ -7,7 +7,7 @@
 
 #define N ENV_PAGES
 #define BRK_PAGE 100                    /* where the heap starts */
-#define SPECIAL (VMA_DENY(PROT_ALL) | VMA_DONTFORK | VMA_WIPEONFORK | VMA_LOCKED | VMA_HEAP)
+#define SPECIAL (VMA_DENY(PROT_ALL) | VMA_DONTFORK | VMA_WIPEONFORK | VMA_LOCK | VMA_HEAP)
 
 /* v: as if it were a VMA of one page; piece: which VMA, where those alike are not merged */
 struct page { bool mapped, there, charged; struct vma v; uint64_t tag; int piece; };
@@ -340,14 +340,6 @@ static void op_madvise(void)
         CHECK(r == (err ? err : hole));
 }
 
-static int count_locked(int from, int to)
-{
-        int n = 0;
-        for (int i = from; i < to; i++)
-                n += model[i].mapped && (model[i].v.flags & VMA_LOCKED);
-        return n;
-}
-
 static void op_lock(void)
 {
         int len, i = some_range(&len), end = i + len;
@@ -355,15 +347,10 @@ static void op_lock(void)
         uint64_t bytes = (uint64_t)len * PAGE_SIZE;
         long r = lock ? CALL(mlock2, ENV_ADDR(i), bytes, MLOCK_ONFAULT)
                       : CALL(munlock, ENV_ADDR(i), bytes);
-        if (lock &&
-            (uint64_t)(count_locked(0, N) + len - count_locked(i, end)) > control.nframes / 2) {
-                CHECK(r == -ENOMEM);
-                return;
-        }
         for (; i < end && model[i].mapped; i++)
                 if (!model[i].v.order)
-                        model[i].v.flags = lock ? model[i].v.flags | VMA_LOCKED
-                                                : model[i].v.flags & ~VMA_LOCKED;
+                        model[i].v.flags = lock ? model[i].v.flags | VMA_LOCK
+                                                : model[i].v.flags & ~VMA_LOCK;
         CHECK(r == (i < end ? -ENOMEM : 0));
         for (int k = 0; k < N; k++)
                 CHECK(!env_page[k].there || (model[k].v.flags & MAP_SHARED) ||
@@ -456,11 +443,6 @@ static void op_mremap(void)
                 CHECK(r == -EINVAL);
                 return;
         }
-        if (m > n && (v.flags & VMA_LOCKED) &&
-            (uint64_t)(count_locked(0, N) + m - n) > control.nframes / 2) {
-                CHECK(r == -ENOMEM);
-                return;
-        }
         uint64_t cost = v.flags & VMA_CHARGED ? (uint64_t)(keep ? m : m - n) : 0;
         at = fixed ? to : -1;
         if (!fixed && vma_end_of(i) == i + n) {         /* in place? */
@@ -495,7 +477,7 @@ static void op_mremap(void)
                 unmap(i, i + n);
         for (int k = 0; keep && k < n; k++) {
                 drop(i + k);
-                model[i + k].v.flags &= ~VMA_LOCKED;
+                model[i + k].v.flags &= ~VMA_LOCK;
         }
         for (int k = 0; k < m; k++) {
                 struct page *p = &model[at + k];
