@@ -43,6 +43,7 @@
 #include <unistd.h>
 #include "../../runtime/base/message.h"
 #include "../../runtime/base/options.h"
+#include "../../runtime/base/own_thread.h"
 #include "../../runtime/base/privfd.h"
 #include "../../runtime/exits.h"
 #include "../../runtime/procfs/procfs.h"
@@ -257,7 +258,9 @@ struct thread *threads_find(struct thread *t, pid_t tid) { return tid & 1 ? t : 
 int alone_begin(struct thread *t) { (void)t; return -EINVAL; }
 void alone_end(struct thread *t) { (void)t; }
 void service_ensure(struct vm *vm) { (void)vm; }
+void own_threads_set_apart(void) { }
 bool threads_single(void) { return false; }
+void threads_count_cpus(void) { }
 void info_once(unsigned long key, const char *fmt, ...) { (void)key, (void)fmt; }
 void stats_count(struct stats *s, const struct stats_kind *k, const char *instance, uint64_t v)
 {
