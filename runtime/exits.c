@@ -236,7 +236,7 @@ static int64_t serve(struct thread *t, enum exit_op op)
  * VM and its owner keep, or takes a lock of theirs.  (Not EXIT_FILE_MAP and EXIT_SHM_ATTACH, which
  * need the child's descriptors, and its rights.)
  */
-static bool is_lender_s(enum exit_op op)
+static bool is_for_lender(enum exit_op op)
 {
         switch (op) {
         case EXIT_FILE_READ: case EXIT_ANON_SHARED: case EXIT_SHARED_AGAIN: case EXIT_FILE_REF:
@@ -256,7 +256,7 @@ int64_t exit_serve(struct thread *t)
         const enum exit_op op = t->v->exit.op;
 
         /* EBADF: a file that the child has mapped, with a descriptor in its own table */
-        if (t->vforked && is_lender_s(op) && vfork_ask(t) && t->v->exit.ret != -EBADF)
+        if (t->vforked && is_for_lender(op) && vfork_ask(t) && t->v->exit.ret != -EBADF)
                 return t->v->exit.ret;
         return serve(t, op);
 }

@@ -144,7 +144,7 @@ static long map_locked(struct mm_request *r)
         if (r->v.flags & VMA_LOCKED)
                 err = mm_may_lock_more(&r->v, pages, -EAGAIN);
         if (r->v.order)
-                r->v.flags &= ~VMA_LOCK;      /* mm/lock.c */
+                r->v.flags &= ~VMA_LOCK;        /* mm/lock.c */
         if (!err && !mm_may_expand(&r->v, pages, 0) &&
             !mm_may_expand(&r->v, pages, mapped_pages(r->v.start, r->v.end)))
                 err = -ENOMEM;

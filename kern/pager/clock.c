@@ -35,8 +35,8 @@ static bool epoch_done(uint64_t word)
  * those that other processes read.  The caller holds another frame claimed.
  *
  * No count says how many such slots there are: a fetch would have to keep it, and other processes
- * change it when they end.  So a search that found none stands for one turn of the hand.  Else each
- * dirty page that the hand meets would cost a look at all frames. */
+ * change it when they end.  So a search that found none stands for about one turn of the hand.
+ * Else each dirty page that the hand meets would cost a look at all frames. */
 static uint64_t slot_take_back(struct pager *pg)
 {
         if (pg->slot_pause)
@@ -294,12 +294,12 @@ static __attribute__((noinline)) uint32_t evict_passed(struct pager *pg, uint64_
 struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
 {
         struct clock_result r = { .freed = reap_writes(pg, cnt) };
+        uint32_t steps = 0;
 
         r.freed += evict_passed(pg, cnt);
-        for (; count > 0 && env_slot_write_room(); count--) {
+        for (; steps < count && env_slot_write_room(); steps++) {
                 frame_t n = pg->hand;
                 pg->hand = n + 1 == pg->nframes ? 0 : n + 1;
-                pg->slot_pause -= pg->slot_pause > 0;
                 struct frame *f = &pg->frames[n];
                 uint64_t w = atomic_load(&f->word);
                 pte_t p;
@@ -324,6 +324,7 @@ struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
                         r.freed += evict(pg, n, cnt);
                 }
         }
+        pg->slot_pause -= steps < pg->slot_pause ? steps : pg->slot_pause;
         if (r.cleared)
                 env_flush_begin();
         cnt[CNT_PREFETCH_HITS] += r.ahead;

@@ -11,8 +11,8 @@
  * skipped. */
 int mm_populate(uint64_t start, uint64_t end, uint64_t max);
 
-/* The same for what is locked as a whole there, and locks the pages; after PROT_NONE it continues with the
- * rest. */
+/* The same for what is locked as a whole there, and locks the pages; after PROT_NONE it continues
+ * with the rest. */
 int mm_populate_locked(uint64_t start, uint64_t end);
 
 #endif

@@ -79,8 +79,8 @@ static inline bool vma_locked_whole(const struct vma *v)
         return (v->flags & VMA_LOCK) == VMA_LOCKED;
 }
 
-/* In pages; whole: of those locked, what vma_locked_whole() says; nodes: number of VMAs; advised: of those with VMA_ADVICE.  Insert, remove and change
- * keep them.  peak: the largest total so far. */
+/* In pages; whole: of those locked, what vma_locked_whole() says; nodes: number of VMAs; advised:
+ * of those with VMA_ADVICE.  Insert, remove and change keep them.  peak: the largest total. */
 struct vma_counts { uint64_t total, data, locked, whole, peak; uint32_t nodes, advised; };
 extern struct vma_counts vma_counts __attribute__((visibility("hidden")));
 

@@ -15,8 +15,7 @@ void own_threads_init(void);
 
 /* Makes one; 0 or an error number.  EAGAIN may be a shortage that is over in a moment:
  * own_thread(), for threads without which the program cannot go on, tries again for a fifth of a
- * second.
- * Any thread but a child of vfork, whose thread would end with it. */
+ * second.  Not for a child of vfork, with which the new thread would end. */
 int own_thread(pthread_t *id, void *(*thread_main)(void *), void *arg);
 int own_thread_once(pthread_t *id, void *(*thread_main)(void *), void *arg);
 /* What thread_main calls first.  name: 15 characters at most. */

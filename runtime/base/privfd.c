@@ -31,8 +31,8 @@
 
 #define FD_BASE_MAX  65536u
 #define FD_END       (2 * FD_BASE_MAX)
-/* Not more: with a soft limit of 1024 the kernel's table of descriptors still has 2048 places, as it
- * would with the first number above the limit. */
+/* Not more: with a soft limit of 1024 the kernel's table of descriptors still has 2048 places, as
+ * with the first number above the limit. */
 #define FD_ABOVE     960u
 #define RESERVE_MIN  64u        /* VM, vCPU, message and far-tier descriptors of a small program */
 #define RESERVE_MAX  4096u      /* one more for each thread and each mapped file */

@@ -42,7 +42,7 @@
 #include "vm/vm.h"
 
 #define INLINE_MORE 16                  /* turns after the one that brought what was waited for */
-#define INLINE_MS   10                  /* a sleep: a word may be changed by others, too */
+#define INLINE_MS   10                  /* longest sleep: vCPUs, too, change words, with no bell */
 #define FDS_MAX    256                  /* of all drivers together */
 
 static struct vm *io_vm;

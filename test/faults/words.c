@@ -239,7 +239,7 @@ static void usage(FILE *f)
         fputs("usage: words [OPTION...]\n"
               "  --size SIZE     memory, with a suffix K, M or G (default 8M)\n"
               "  --accesses N    of each thread (default 20000)\n"
-              "  --seconds S     work so long instead, from when memory is filled, or until SIGTERM\n"
+              "  --seconds S     work so long from when memory is filled, or until SIGTERM\n"
               "  --seed N        (default 1)\n"
               "  --threads N     each with pages of its own (default 1)\n"
               "  --children N    at a time; forked by the first thread (default 0, at most 16)\n"

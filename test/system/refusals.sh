@@ -174,8 +174,8 @@ refusals() {
     accept 'a soft limit of data' \
         bash -c 'ulimit -Sd 29000 && exec "$@"' - "$vmrun" --cache 64M echo hello
     limits_are_the_programs
-    # What LeakSanitizer does at the end, with flags of its own. Sixteen bytes of a stack will do for
-    # a process that is not made.
+    # What LeakSanitizer does at the end, with flags of its own. Sixteen bytes of a stack will do
+    # for a process that is not made.
     # shellcheck disable=SC2016
     refuse "LeakSanitizer's tracer" 38 'ASAN_OPTIONS=detect_leaks=0' "$vmrun" -- \
         perl -e 'my $stack = "x" x 16; exit(syscall(56, 0x800711, $stack) == -1 ? $!+0 : 0)'
@@ -218,8 +218,8 @@ os.execv(sys.argv[1], ["vmrun", "--states", str(p)])' "$vmrun"
     accept --check "$vmrun" --check
 }
 
-# A program that finds no device of a kind takes its second choice, as QEMU does without KVM. Half of
-# an interface that lives in the program's memory would be worse: the other half gives up.
+# A program that finds no device of a kind takes its second choice, as QEMU does without KVM. Half
+# of an interface that lives in the program's memory would be worse: the other half gives up.
 unknown_ioctls() {
     local device command name LIMIT=$limit
     OUT=$WORK/guest.out ERR=$WORK/guest.err

@@ -7,7 +7,7 @@
  *                                    one a CPU that computes; prints the milliseconds
  *
  * KIND: other, idle, batch, nice, pinned, fifo: of the beginner; widened: it has all CPUs;
- * narrowed: the same, and then its own again.  With "-fork" behind it a child that it forks does all this,
+ * narrowed: the same, and then its own again.  With "-fork" behind it a child does all this,
  * with "-main" the first thread is the beginner.  Status 77: not permitted.
  */
 #include <pthread.h>

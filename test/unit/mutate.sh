@@ -537,7 +537,8 @@ mutant "$guides" "one of no mapping loses it" 's/if \(!g->mapped\)/if (0)/'
 mutant "$guides" "a hole is guided" 's/if \(g->start < start && g->end > end\)/if (0)/'
 mutant "$guides" "the end of a range stays" 's/g->end = start;/;/'
 mutant "$guides" "the start of a range stays" 's/g->start = end;/;/'
-mutant "$guides" "the list of guides is not by age" 's/g->order < next->order/g->order > next->order/'
+mutant "$guides" "the list of guides is not by age" \
+    's/g->order < next->order/g->order > next->order/'
 mutant "$guides" "a guide that is off is in the list" \
     '/^bool guides_next/,/^}/s/state_of\(g\) == GUIDE_ON && //'
 mutant "$guides" "its function may go" 's/\(g->fn >= start && g->fn < end\) \|\|/0 ||/'

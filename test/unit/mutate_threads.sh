@@ -34,7 +34,8 @@ mutant $turns "who polls tells nobody" '/^void turn_tell/,/^}/s/tell\(\);/;/'
 mutant $turns "nobody is told that it is in the list" 's/atomic_store\(&any, true\)/;/'
 mutant $turns "who is told is not woken" '/^static void take_off/,/^}/s/word_wake.*/;/'
 mutant $turns "it does not hand over" 's/take_off\(&first, TURN_POLLS\)/;/'
-mutant $turns "it hands over, but says that nobody polls" 's/polling = first != NULL/polling = false/'
+mutant $turns "it hands over, but says that nobody polls" \
+    's/polling = first != NULL/polling = false/'
 mutant $turns "a child waits for its parent's threads" \
     '/^void turns_forked/,/^}/s/polling = false/;/'
 mutant $turns "a killed child's turn is lost" \

@@ -925,7 +925,8 @@ static void space(void **state)
                         assert_true(a.size >= (top / 8 < host ? top / 8 : host));
                         assert_true(a.size <= host && a.gpa + a.size <= top);
                         assert_int_equal(a.gpa % GiB, 0);
-                        /* room for all that the pool has tables for, unless the eighth is too much */
+                        /* room for all that the pool has tables for, unless the eighth is
+                         * too much */
                         assert_true(a.gpa == top / 8 * 7 ||
                                     a.gpa >= ram + space_pool_pages(pool) * PAGE_SIZE + 8 * GiB);
                 }

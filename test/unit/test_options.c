@@ -863,7 +863,8 @@ int main(void)
                 cmocka_unit_test(bad_urls), cmocka_unit_test(settings),
                 cmocka_unit_test(config_and_line), cmocka_unit_test(node_options),
                 cmocka_unit_test(help_and_version), cmocka_unit_test(private_base),
-                cmocka_unit_test(private_fds), cmocka_unit_test(timing), cmocka_unit_test(leases), cmocka_unit_test(a_node_more),
+                cmocka_unit_test(private_fds), cmocka_unit_test(timing),
+                cmocka_unit_test(leases), cmocka_unit_test(a_node_more),
                 cmocka_unit_test(no_node_more), cmocka_unit_test(leases_of_a_tree),
         };
         int failed = cmocka_run_group_tests_name("options", tests, NULL, NULL);

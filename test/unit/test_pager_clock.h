@@ -477,7 +477,8 @@ static void test_search_in_vain(void **state)
                 atomic_fetch_add(&env.slot_used[make_remote(v, rw, 100 + v)], 1);
         for (unsigned v = 0; v < 4; v++)
                 atomic_fetch_or(&env.frames[fetch(v)].word, FRAME_LOCKED);
-        frame_t f = make_present(6, rw, PTE_A | PTE_D, 6), g = make_present(7, rw, PTE_A | PTE_D, 7);
+        frame_t f = make_present(6, rw, PTE_A | PTE_D, 6);
+        frame_t g = make_present(7, rw, PTE_A | PTE_D, 7);
         evict_all();
         for (unsigned turn = 0; turn < 4; turn++) {
                 uint64_t before = env.looks;
