@@ -54,8 +54,8 @@ rdma_replicas() {
     serve m --size 64M || return
     start_words it --replicas 2 --timeout 20 --node "$RDMA" --node rdma://m1 -- \
         "$words" --size 2M "${told[@]}" --accesses 4000 --children 2
-    begun it 60 && sleep 1 && kill_node m &&
-        finish it && intact it && said it 'are read from other nodes'
+    begun it 60 && sleep 1 && kill_node m && said_soon it 'are read from other nodes' &&
+        finish it && intact it
 }
 
 # The same, and it is started anew: then it is used again.
@@ -77,9 +77,8 @@ rdma_unplugged() {
         tc qdisc add dev eth0 root netem loss 100% || return
     sleep 3
     tc qdisc del dev eth0 root
-    finish it && intact it || return
+    said_soon it 'it answers again' 60 && finish it && intact it || return
     echo "measured $(stat_of it repair.pages) pages copied, $(stat_of it node.1.breaks) breaks"
-    said it 'it answers again'
 }
 
 # memnode is drained while a tree of processes uses it, and used again when it is back. The other
