@@ -59,8 +59,9 @@ show() {
 # in a few points. (To grep -q, a pipe would fail: it ends before all is written.)
 at_level3() { [[ $("$vmrun" --check) =~ privilege\ +3 ]]; }
 
-# The closing line; its status is that of the whole script.
+# TAP's plan and the closing line; its status is that of the whole script.
 totals() {
+    printf '1..%d\n' "$number"
     printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
     [ "$failed" -eq 0 ]
 }
