@@ -66,6 +66,14 @@ totals() {
     [ "$failed" -eq 0 ]
 }
 
+# need_built FILE BUILD: the script cannot run without this file of that build folder.
+need_built() {
+    if [ ! -e "$1" ]; then
+        echo "${0##*/}: there is no $1: build it: make -s -C $2 && make -s -C $2/test programs" >&2
+        exit 2
+    fi
+}
+
 # What process PID is doing, for a command that hangs: its vCPUs, if it is a vmrun, and its threads.
 dump_states() {
     local task file

@@ -120,7 +120,7 @@ soak() {
 # Compiles with the other compiler as well; one test.
 other_compiler() {
     configured build/clang CC=clang
-    if compile build/clang all; then
+    if compile build/clang all && compile build/clang/test programs; then
         echo '1 passed, 0 failed, 0 skipped'
     else
         echo '0 passed, 1 failed, 0 skipped'

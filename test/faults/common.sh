@@ -73,7 +73,7 @@ find_programs() {
         false_node) at=$build/test/rdma ;;
         *) at=$build/examples ;;
         esac
-        [ -x "$at/$name" ] || unable "there is no $at/$name: build it"
+        need_built "$at/$name" "$build"
         printf -v "$name" %s "$at/$name"
     done
 }
