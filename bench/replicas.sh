@@ -26,13 +26,9 @@
 set -uo pipefail
 cd "$(dirname "$(realpath "$0")")/.." || exit
 here=$PWD/test/faults
-# shellcheck source=test/lib.sh
-. test/lib.sh
-make_work
-# shellcheck disable=SC2034 # for common.sh
-only='' long=no keep=no words='' liar=''
 # shellcheck source=test/faults/common.sh
 . test/faults/common.sh
+make_room
 # shellcheck source=test/faults/words.sh
 . test/faults/words.sh
 # shellcheck source=test/faults/unkind.sh

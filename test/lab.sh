@@ -30,9 +30,9 @@ in_lab_again() {
 # and a new machine runs the cases behind it.
 machine_cases() {
     local -x CASES_AFTER=''
-    local passed=0 failed=0 skipped=0 deaths=0 begun total status last line
+    local passed=0 failed=0 skipped=0 deaths=0 begun plan total status last line
     while :; do
-        begun='' total='' last=()
+        begun='' plan='' total='' last=()
         while IFS= read -r line || [ -n "$line" ]; do
             case $line in
             '# begins: '*) begun=${line#*: } && continue ;;
@@ -42,6 +42,7 @@ machine_cases() {
             'not ok '*) failed=$((failed + 1)) ;;
             'ok '*'# SKIP'*) skipped=$((skipped + 1)) ;;
             'ok '*) passed=$((passed + 1)) ;;
+            1..*) plan=$line && continue ;;
             *' passed, '*' failed, '*' skipped') total=$line && continue ;;
             *) [ ${#last[@]} -eq 0 ] || last+=("#   $line") ;;
             esac
@@ -64,8 +65,10 @@ machine_cases() {
         CASES_AFTER=$begun
     done
     if [ $deaths -gt 0 ]; then
+        plan=1..$((passed + failed + skipped))
         total="$passed passed, $failed failed, $skipped skipped" status=1
     fi
+    [ -z "$plan" ] || printf '%s\n' "$plan"
     [ -z "$total" ] || printf '%s\n' "$total"
     return "$status"
 }

@@ -59,10 +59,19 @@ show() {
 # in a few points. (To grep -q, a pipe would fail: it ends before all is written.)
 at_level3() { [[ $("$vmrun" --check) =~ privilege\ +3 ]]; }
 
-# The closing line; its status is that of the whole script.
+# TAP's plan and the closing line; its status is that of the whole script.
 totals() {
+    printf '1..%d\n' "$number"
     printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
     [ "$failed" -eq 0 ]
+}
+
+# need_built FILE BUILD: the script cannot run without this file of that build folder.
+need_built() {
+    if [ ! -e "$1" ]; then
+        echo "${0##*/}: there is no $1: build it: make -s -C $2 && make -s -C $2/test programs" >&2
+        exit 2
+    fi
 }
 
 # What process PID is doing, for a command that hangs: its vCPUs, if it is a vmrun, and its threads.

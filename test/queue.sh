@@ -3,8 +3,8 @@
 # this.
 # shellcheck shell=bash
 
-# A suite speaks TAP and ends with a line `N passed, N failed, N skipped`. What the summary takes
-# from its output beside that:
+# A suite speaks TAP, with the plan at the end, and then a line `N passed, N failed, N skipped`.
+# What the summary takes from its output beside that:
 #   ok N - CASE, not ok N - CASE # WHY, FAIL: CASE and ERROR: CASE, each with lines `# ...` after it
 #   # up                   what came before was no case: the time of the next one begins here
 #   # took SECONDS: CASE   of a case that has no line of its own

@@ -120,7 +120,7 @@ soak() {
 # Compiles with the other compiler as well; one test.
 other_compiler() {
     configured build/clang CC=clang
-    if compile build/clang all; then
+    if compile build/clang all && compile build/clang/test programs; then
         echo '1 passed, 0 failed, 0 skipped'
     else
         echo '0 passed, 1 failed, 0 skipped'
@@ -171,6 +171,7 @@ suites() {
     suite 'build with clang' 30 - other_compiler
     suite 'documents' 5 - test/docs/run build
     suite 'order of folders' 5 - test/layers/run build
+    suite 'mutants still apply' 10 - test/unit/mutants_apply
     suite 'installation' 30 - test/install/run build
     suite 'the queue of suites' 10 - test/queue/run
     suite 'the report of measurements' 5 - test/bench/run

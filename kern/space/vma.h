@@ -142,7 +142,7 @@ int mm_lookup(uint64_t addr, struct vma *out);
 /* VMA_SEQUENTIAL, VMA_RANDOM or 0: what madvise said about addr.  Lock-free. */
 uint32_t vma_advice(uint64_t addr);
 
-/* Order, balance, gaps and counts: NULL, or what is wrong.  For tests and the leak check. */
+/* Order, balance, gaps and counts: NULL, or what is wrong.  For tests. */
 const char *vma_check(void);
 
 #endif

@@ -277,21 +277,6 @@ int privfd_next(int from)
         return -1;
 }
 
-int privfd_close_range(unsigned first, unsigned last, unsigned flags)
-{
-        for (unsigned at = first;; ) {
-                int skip = at < FD_END ? privfd_next((int)at) : -1;
-                unsigned end = skip >= 0 && (unsigned)skip <= last ? (unsigned)skip : last;
-                bool more = skip >= 0 && (unsigned)skip <= last;
-                if (!(more && end == at) &&
-                    syscall(SYS_close_range, at, more ? end - 1 : end, flags) != 0)
-                        return -errno;
-                if (!more || end == last)
-                        return 0;
-                at = end + 1;
-        }
-}
-
 uint64_t privfd_nofile_soft(void) { return seen_soft; }
 uint64_t privfd_nofile_hard(void) { return seen_hard; }
 

@@ -54,9 +54,6 @@ void privfd_forget(int fd);
 void privfd_closed(int fd);             /* a library has closed this one by plain close() */
 bool privfd_is(int fd);                 /* must the program not see this one? */
 int privfd_next(int from);              /* the lowest private fd at or above from, or -1 */
-/* close_range that skips the private ones.  They are a set and not a range: the program may have
- * raised its limit beyond them. */
-int privfd_close_range(unsigned first, unsigned last, unsigned flags);
 /* what the program sees as RLIMIT_NOFILE */
 uint64_t privfd_nofile_soft(void), privfd_nofile_hard(void);
 bool has_capability(int cap);           /* CAP_* effective in this process? */

@@ -228,13 +228,6 @@ int far_check(FILE *f)
         return err;
 }
 
-void far_close(void)
-{
-        slabs_close();
-        for (struct far_node *n; (n = far_node_drop()); )
-                far_node_close(n);
-}
-
 const struct far_node *far_needs_thread(void)
 {
         for (unsigned i = 0; i < far_nodes(); i++)

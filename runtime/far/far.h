@@ -302,10 +302,8 @@ const struct node_option *far_returned_option(const struct far_node *was);
 struct far_node *far_node_open(const struct node_option *o, const struct far_kept_node *before,
                                uint64_t member, char why[FAR_WHY]);
 void far_node_close(struct far_node *n);
-/* far_node_add() appends a node to the table, also while others read it; far_node_drop() takes
- * the last one out, NULL: there is none. */
+/* Appends a node to the table, also while others read it. */
 void far_node_add(struct far_node *n);
-struct far_node *far_node_drop(void);
 struct far_node *const *far_node_list(void);
 unsigned far_nodes(void);
 struct far_node *far_node_at(unsigned i);
@@ -339,7 +337,6 @@ void far_return(struct vm *vm);
  * room: bytes of guest-physical space for nodes that are plain memory; they are cut to it with a
  * notice.  Touches no VM, so it may run before the VM exists. */
 void far_init(uint64_t room);
-void far_close(void);
 /* The program ends, for whatever reason.  The last process of its tree releases the leases on
  * remote nodes, so that their memory is free at once and not after their grace time.  Any thread;
  * takes a second at most.  Other threads may continue, but no more pages arrive for them. */
@@ -401,7 +398,6 @@ void far_stats(struct stats *s);
 void slabs_init(struct far_node *const nodes[], unsigned n, uint64_t room);
 /* What the thread that looks after nodes (rebuild.h) does then, if nodes were left. */
 void slabs_then(void (*look)(struct vm *vm));
-void slabs_close(void);
 /* The process tree of this process (tree.h), made if there is none yet; NULL with a message if that
  * fails.  For fork. */
 struct tree *slabs_tree(void);

@@ -210,14 +210,6 @@ void slabs_forked(const struct tree_child *c)
         slabs_is_member();
 }
 
-void slabs_close(void)
-{
-        if (seq.in_tree)
-                tree_close(&seq.tree);
-        seq.in_tree = false;
-        memset(map_gpa, 0, sizeof(map_gpa));
-}
-
 int64_t far_exit_lease(struct thread *t, struct exit_req *rq)
 {
         return far_lease(t->vm, (uint32_t)rq->a[0]);

@@ -204,7 +204,6 @@ void far_node_add(struct far_node *n)
         atomic_fetch_add_explicit(&nnodes, 1, memory_order_release);
 }
 
-struct far_node *far_node_drop(void) { return nnodes ? nodes[--nnodes] : NULL; }
 struct far_node *const *far_node_list(void) { return nodes; }
 unsigned far_nodes(void) { return nnodes; }
 struct far_node *far_node_at(unsigned i) { return nodes[i]; }

@@ -1,7 +1,82 @@
-# What the fault tests share: memnodes and programs under vmrun in the background, that are awaited
-# with a limit, and cases of which nothing lives on. Sourced after test/lib.sh and make_work. Uses
-# $vmrun, $memnode, $only, $long, $keep, and the array $flags of vmrun's options.
+# What the fault tests share: options, memnodes and programs under vmrun in the background, that are
+# awaited with a limit, and cases of which nothing lives on. Each script sets $here, its folder, and
+# sources this first; then it calls set_up. $flags are vmrun's options.
+#
+# Options that most of them have:
+#
+#   --only REGEX     only the cases whose name matches
+#   --runs N         each case so often, with another seed (default 1)
+#   --seed N         of the first run (default 1)
+#   --long           more cases, or longer ones
+#   --keep           shows what programs said in cases that passed, too
+# and then BUILD, the build folder, default build. They print TAP, then `N passed, N failed, N
+# skipped`, and fail if a case failed.
 # shellcheck shell=bash disable=SC2034,SC2154
+
+# shellcheck source=test/lib.sh
+. "$here/../lib.sh"
+export LC_ALL=C
+
+# --- options and programs ---
+
+usual_options='only= runs= seed= long keep'
+only='' runs=1 seed=1 long=no keep=no
+build=$here/../../build
+tools=''                    # where words and liar are; default: in $build
+vmrun='' vmctl='' memnode='' words='' liar='' false_node='' randmem=''  # once they are found
+scratch=()                  # folders that go when the script ends, beside $WORK
+
+# unable REASON...: the script cannot run.
+unable() {
+    echo "${0##*/}: $*" >&2
+    exit 2
+}
+
+# set_up OPTIONS PROGRAMS ARGUMENT...: reads the command line, finds PROGRAMS, and makes $WORK. An
+# option that OPTIONS names sets the variable of that name: to its value if the name ends with =,
+# else to yes. A program that is found is in the variable of its name.
+set_up() {
+    local programs=$2
+    take_options "$1" "${@:3}"
+    build=$(cd "$build" && pwd) || exit 2
+    find_programs "$programs"
+    make_room
+}
+
+take_options() {
+    local known=" $1 " name     # with a space around each
+    shift
+    while [ $# -gt 0 ]; do
+        name=${1#--}
+        if [[ $1 != -* ]]; then
+            build=$1
+        elif [[ $known = *" $name= "* ]]; then
+            [ $# -gt 1 ] || unable "$1 needs a value"
+            printf -v "$name" %s "$2"
+            shift
+        elif [[ $known = *" $name "* ]]; then
+            printf -v "$name" yes
+        else
+            unable "unknown option $1"
+        fi
+        shift
+    done
+}
+
+find_programs() {
+    local name at
+    for name in $1; do
+        case $name in
+        vmrun | vmctl) at=$build/runtime ;;
+        memnode) at=$build/memnode ;;
+        words | liar) at=${tools:-$build/test/faults} ;;
+        false_node) at=$build/test/rdma ;;
+        *) at=$build/examples ;;
+        esac
+        need_built "$at/$name" "$build"
+        printf -v "$name" %s "$at/$name"
+    done
+}
 
 # --- clocks ---
 
@@ -162,8 +237,12 @@ end_all() {
     node=()
 } 2>/dev/null
 
-# Also when the script is ended: what has a session of its own gets no signal of the terminal.
-trap 'end_all; rm -rf "$WORK" "$PUBLIC"' EXIT
+# make_room: $WORK. When the script ends, nothing that it started lives on, and $WORK is gone.
+make_room() {
+    make_work
+    # Also when the script is ended: what has a session of its own gets no signal of the terminal.
+    trap 'end_all; rm -rf "$WORK" "$PUBLIC" "${scratch[@]}"' EXIT
+}
 
 after_case() { :; }         # what else is to be done then
 
@@ -202,4 +281,17 @@ try_long() {
     elif wanted "$1"; then
         skip "$1" 'only with --long'
     fi
+}
+
+# case_of NAME FUNCTION [ARGUMENT...]: as often as told, each time with the next seed. long_case_of:
+# only with --long.
+case_of() {
+    local name=$1 i
+    shift
+    for ((i = seed; i < seed + runs; i++)); do
+        try "$name$([ "$runs" -eq 1 ] || echo ", seed $i")" "$@" "$i"
+    done
+}
+long_case_of() {
+    if [ "$long" = yes ]; then case_of "$@"; else try_long "$1"; fi
 }

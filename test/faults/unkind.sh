@@ -1,5 +1,4 @@
-# For nbd and random: memnodes behind unix sockets, and the proxy in front of one. Sourced after
-# common.sh and words.sh.
+# Memnodes behind unix sockets, and the proxy in front of one. Sourced after common.sh and words.sh.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 flags=(--no-config --cache 1M --connect-timeout 30)
@@ -19,6 +18,17 @@ serve() {
     local name=$1
     shift
     start_memnode "$name" --listen "nbd+unix://$WORK/$name.sock" "$@"
+}
+
+# serve_all NAME...: memnodes of $node_size, with what vmrun is told of them in $nodes.
+node_size=64M lease_size=48M
+serve_all() {
+    local n
+    nodes=()
+    for n; do
+        serve "$n" --size $node_size || return
+        nodes+=(--node "$(at "$n" $lease_size)")
+    done
 }
 
 # serve_foreign PLUGIN ARGUMENT...: node m is an nbdkit, which knows nothing of members and cuts.

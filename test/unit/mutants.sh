@@ -2,10 +2,12 @@
 # mutate.sh and the other mutate_*.sh, which say what is planted, and by their functions
 # build_test how the test is compiled from the copy.
 #
-# Arguments: numbers of mutants (default: all). CC, SEED and STEPS come from the environment, and
-# MUTANT_LIMIT: seconds a test may take. One that takes longer is no proof: it is counted as
-# skipped, neither caught nor survived. Prints a line a mutant, then `N passed, N failed, N
-# skipped`.
+# usage: mutate.sh [--check] [NUMBER...]        the mutants of these numbers, default all
+#
+# CC, SEED and STEPS come from the environment, and MUTANT_LIMIT: seconds a test may take. One that
+# takes longer is no proof: it is counted as skipped, neither caught nor survived. A mutant that
+# changes nothing has failed. With --check, which takes seconds, that is all that is looked at.
+# Prints a line a mutant, then `N passed, N failed, N skipped`.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 set -uo pipefail
@@ -16,9 +18,16 @@ src=$(cd "$unit/../.." && pwd)
 LIMIT=${MUTANT_LIMIT:-120}
 : "${CC:=gcc}" "${SEED:=1}"
 export SEED STEPS
+check=no
+if [ "${1-}" = --check ]; then
+    check=yes
+    shift
+fi
 wanted=" $* "
 make_work
 tree=$WORK/tree                 # the copy
+mkdir "$tree"
+cp -r "$src"/{kern,runtime,include,common,memnode} "$tree"
 counted=0
 
 # part PATTERN...: of the copy, the source files whose path ends so.
@@ -41,12 +50,6 @@ is_wanted() {
     [[ $wanted = '  ' || $wanted = *" $counted "* ]]
 }
 
-copy_sources() {
-    rm -rf "$tree"
-    mkdir "$tree"
-    cp -r "$src"/{kern,runtime,include,common,memnode} "$tree"
-}
-
 # must_fail NAME: the test, built from the copy.
 must_fail() {
     local name=$1
@@ -67,23 +70,42 @@ must_fail() {
     esac
 }
 
+# change FILES SED-SCRIPT: files of the copy, patterns as of part(). Those that then differ from the
+# sources are in $changed.
+change() {
+    local file
+    changed=()
+    # shellcheck disable=SC2086 # patterns
+    for file in $(part $1); do
+        if sed -E "$2" "$file" >"$WORK/changed" && ! cmp -s "$WORK/changed" "$file"; then
+            cp "$WORK/changed" "$file"
+            changed+=("$file")
+        fi
+    done
+}
+
 # mutant FILES WHAT SED-SCRIPT: the script must change one of the files, patterns as of part().
 mutant() {
-    local files=$1 what=$2 script=$3 name file folder
+    local name file
     is_wanted || return 0
-    name="mutant $counted, ${files%% *}: $what"
-    copy_sources
-    # shellcheck disable=SC2086 # patterns
-    for file in $(part $files); do
-        sed -i -E "$script" "$file"
-    done
-    for folder in kern runtime memnode; do
-        diff -rq "$src/$folder" "$tree/$folder" >/dev/null || break
-        folder=
-    done
-    if [ -z "$folder" ]; then
+    name="mutant $counted, ${1%% *}: $2"
+    change "$1" "$3"
+    if [ ${#changed[@]} -eq 0 ]; then
         not_ok "$name" 'the script changes nothing'
-        return
+    elif [ $check = yes ]; then
+        ok "$name"
+    else
+        must_fail "$name"
     fi
-    must_fail "$name"
+    for file in "${changed[@]}"; do
+        cp "$src${file#"$tree"}" "$file"
+    done
+}
+
+# rule NUMBER WHAT: one that a model's own parts follow, as its header says; the sources stay.
+rule() {
+    is_wanted && [ $check = no ] || return 0
+    export RULE=$1
+    must_fail "mutant $counted, the model: $2"
+    unset RULE
 }

@@ -190,14 +190,7 @@ mutant $moves "slabs get bits that say that nothing is there" \
 mutant $moves "a node is noted for another one" \
     '/^static void note_asked/,/^}/s/leaving, 1ull << n->index/leaving, 1ull << (n->index + 1) % 3/'
 
-# rule NUMBER WHAT: one that the model's own parts follow (copies_model.h).
-rule() {
-    is_wanted || return 0
-    copy_sources
-    export RULE=$1
-    must_fail "mutant $counted, the model: $2"
-    unset RULE
-}
+# What copies_model.h numbers.
 rule 1 "a node is up before it has ended the older connection"
 rule 2 "a node is lost without being down before"
 rule 3 "a CUT cuts nothing off"

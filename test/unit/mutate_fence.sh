@@ -105,14 +105,7 @@ mutant $cut "the lock is kept after a failure" \
     '/^bool cut_dead/,/^}/s/pthread_mutex_unlock\(&c->lock\)/if (!c->next) &/'
 mutant $cut "it is never tried again" 's/now_ms\(\) \+ CUT_AGAIN_MS/INT64_MAX/'
 
-# rule NUMBER WHAT: one that the model's own parts follow (fence_model.h).
-rule() {
-    is_wanted || return 0
-    copy_sources
-    export RULE=$1
-    must_fail "mutant $counted, the model: $2"
-    unset RULE
-}
+# What fence_model.h numbers.
 rule 1 "a connection is made anew with its old generation"
 rule 2 "what was not answered is not sent again"
 rule 4 "a slot is freed before its write was answered"

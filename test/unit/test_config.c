@@ -20,6 +20,8 @@
 uint64_t host_memory_total(void) { return 64ull << 30; }
 uint64_t host_memory_available(void) { return 48ull << 30; }
 
+#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+
 static char path[] = "/tmp/vmrun-test.XXXXXX";
 static char why[512];
 static struct options o;
@@ -164,22 +166,104 @@ static void little(void **state)
         refused(text, 2, "longer than");
 }
 
+/* What is refused, and words that say so. A line in [vmrun]. */
+static const struct { const char *line, *words; } settings[] = {
+        { "cache = 1K", "cache = 1K: too small" },
+        { "cache = 65G", "larger than this host's memory of 64G: give less, 48G is available now" },
+        { "cache =", "this is no size" },
+        { "stats =", "the value is missing" },
+        { "verbose = on", "verbose = on: give no or yes" },
+        { "overcommit = 1", "give no or yes" },
+        { "follow = maybe", "give no or yes" },
+        { "prefetch = all", "give none, readahead, trend, auto or pointers" },
+        { "prefetch-window = 1000", "1 to 64" },
+        { "placement = raid", "give weighted, linear or free" },
+        { "timeout = 0", "seconds from 0.1 to 3600" },
+        { "connect-timeout = soon", "seconds from 0.1 to 3600" },
+        { "io = polling", "give thread, inline or auto" },
+        { "Cache = 4G", "Cache = 4G: unknown key in [vmrun]" },
+        { "node = mem:", "unknown key" },
+        { "check = yes", "unknown key" },
+        { "cache-mb = 512", "cache-mb = 512: unknown key in [vmrun]: did you mean cache = 512M?" },
+        { "cache_GiB = 4", "did you mean cache = 4G?" },
+        { "cache-size = 4G", "did you mean cache?" },
+        { "cahce = 4G", "did you mean cache?" },
+        { "connect_timeout = 4", "did you mean connect-timeout?" },
+        { "timeout-ms = 400", "did you mean timeout?" },
+        { "url = rdma://m1", "[node NAME], and below it url = rdma://m1" },
+        { "colour = red",
+          "unknown key in [vmrun]: give cache, stats, stats-interval, profile, verbose, "
+          "overcommit, follow, verify, prefetch, prefetch-window, prefetch-history, far, "
+          "control, placement, replicas, replicas-required, rebuild-rate, timeout, "
+          "connect-timeout or io" },
+        { "cache = 2M # local",
+          "cache = 2M # local: behind a value, remarks begin with ; (# is for whole lines): write "
+          "cache = 2M ; local" },
+        { "cache = \"2M\"", "values stand without quotes: write cache = 2M" },
+        { "cache", "neither a section nor a setting" },
+        { "= 4G", "unknown key" },
+};
+
+/* A line in [node a], below its url. */
+static const struct { const char *line, *words; } node_settings[] = {
+        { "size-mb = 512", "size-mb = 512: unknown key: did you mean size = 512M?" },
+        { "cache = 4G", "cache = 4G: unknown key: give url," },
+        { "url = mem:1M", "given twice" },
+        { "size = big", "size = big: this is no size" },
+        { "size = 1K", "too small" },
+        { "weight = 1.5", "from 1 to 1000" },
+};
+
+/* A whole file, and the number of the line that is named. */
+static const struct { const char *text; unsigned line; const char *words; } files[] = {
+        { "cache = 4G\n", 1, "cache = 4G: stands in no section" },
+        { "[vmrun]\ncache = 4G\ncache = 4G\n", 3, "cache = 4G: given twice" },
+        { "[vmrun]\n\n# x\ncache = 4Q\n", 4, "cache = 4Q: this is no size" },
+        { "[node a]\nurl = mem:1M \t# here\n", 2, "write url = mem:1M ; here" },
+        { "[node a]\nurl = 'mem:1M'\n", 2, "write url = mem:1M" },
+        { "[vm]\n", 1, "[vm]: unknown section" },
+        { "[vmrun]\nio = inline\n[]\n", 3, "[]: unknown section" },
+        { "[Vmrun]\n", 1, "unknown section" },
+        { "[vmrun\n", 1, "the ] is missing" },
+        { "[vmrun] cache = 4G\n", 1, "something follows the ]" },
+        { "[vmrun]\n[vmrun]\n", 2, "[vmrun]: this section was given before" },
+        { "[nodes]\n", 1, "unknown section" },
+        { "[node]\nurl = mem:1M\n", 1, "the node has no name" },
+        { "[node ]\nurl = mem:1M\n", 1, "the node has no name" },
+        { "[node a]\nurl = mem:1M\n[node a]\nurl = mem:2M\n", 3,
+          "[node a]: this node was given before" },
+        { "[node a]\nweight = 1\n", 1, "[node a]: the node has no url" },
+        { "[node a]\n[node b]\nurl = mem:1M\n", 1, "[node a]: the node has no url" },
+        { "[vmrun]\n[node a]\n", 2, "the node has no url" },
+        { "[node a]\nurl = mem:1M\ndevice = mlx5_0\n", 1,
+          "device and gid-index are for rdma:// only" },
+        { "[node a]\nurl = dax:/x\ntoken-file = /t\n", 1,
+          "memory of this host takes no token-file" },
+        { "[node a]\nurl = mem:1M?weight=2\nweight = 2\n", 3, "given twice" },
+        { "[node a]\nweight = 2\nurl = mem:1M?weight=2\n", 3, "weight=2: given twice" },
+        { "[node a]\nurl =\n", 2, "the value is missing" },
+        { "[node a]\nurl = rdma://m\ngid-index = 65536\n", 3, "from 0 to 65535" },
+        { "[node a]\nurl = rdma://m\ngid-index = 99999999999999999999\n", 3, "from 0 to 65535" },
+};
+
 static void bad_settings(void **state)
 {
-        (void)state;
-        refused("cache = 4G\n", 1, "cache = 4G: stands in no section");
-        refused("[vmrun]\ncache = 4G\ncache = 4G\n", 3, "cache = 4G: given twice");
-        refused("[vmrun]\n\n# x\ncache = 4Q\n", 4, "cache = 4Q: this is no size");
-        refused("[vmrun]\ncache = 1K\n", 2, "cache = 1K: too small");
-        refused("[vmrun]\ncache = 65G\n", 2,
-                "larger than this host's memory of 64G: give less, 48G is available now");
-        refused("[vmrun]\ncache =\n", 2, "this is no size");
-        refused("[vmrun]\nstats =\n", 2, "the value is missing");
         static const char *const words[] = {
                 "maybe", "true", "on", "1", "Yes", "off", "stats.txt"
         };
-        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-                char text[64], cure[128];
+        char text[256];
+
+        (void)state;
+        for (size_t i = 0; i < COUNT(settings); i++) {
+                snprintf(text, sizeof(text), "[vmrun]\n%s\n", settings[i].line);
+                refused(text, 2, settings[i].words);
+        }
+        for (size_t i = 0; i < COUNT(node_settings); i++) {
+                snprintf(text, sizeof(text), "[node a]\nurl = mem:1M\n%s\n", node_settings[i].line);
+                refused(text, 3, node_settings[i].words);
+        }
+        for (size_t i = 0; i < COUNT(words); i++) {
+                char cure[128];
                 sprintf(text, "[vmrun]\nstats = %s\n", words[i]);
                 sprintf(cure,
                         "stats = %s: give yes, no, table, or the path of a file with a / in it, as "
@@ -187,77 +271,15 @@ static void bad_settings(void **state)
                         words[i], words[i]);
                 refused(text, 2, cure);
         }
-        refused("[vmrun]\nverbose = on\n", 2, "verbose = on: give no or yes");
-        refused("[vmrun]\novercommit = 1\n", 2, "give no or yes");
-        refused("[vmrun]\nfollow = maybe\n", 2, "give no or yes");
-        refused("[vmrun]\nprefetch = all\n", 2, "give none, readahead, trend, auto or pointers");
-        refused("[vmrun]\nprefetch-window = 1000\n", 2, "1 to 64");
-        refused("[vmrun]\nplacement = raid\n", 2, "give weighted, linear or free");
-        refused("[vmrun]\ntimeout = 0\n", 2, "seconds from 0.1 to 3600");
-        refused("[vmrun]\nconnect-timeout = soon\n", 2, "seconds from 0.1 to 3600");
-        refused("[vmrun]\nio = polling\n", 2, "give thread, inline or auto");
-        refused("[vmrun]\nCache = 4G\n", 2, "Cache = 4G: unknown key in [vmrun]");
-        refused("[vmrun]\nnode = mem:\n", 2, "unknown key");
-        refused("[vmrun]\ncheck = yes\n", 2, "unknown key");
-        refused("[vmrun]\ncache-mb = 512\n", 2,
-                "cache-mb = 512: unknown key in [vmrun]: did you mean cache = 512M?");
-        refused("[vmrun]\ncache_GiB = 4\n", 2, "did you mean cache = 4G?");
-        refused("[vmrun]\ncache-size = 4G\n", 2, "did you mean cache?");
-        refused("[vmrun]\ncahce = 4G\n", 2, "did you mean cache?");
-        refused("[vmrun]\nconnect_timeout = 4\n", 2, "did you mean connect-timeout?");
-        refused("[vmrun]\ntimeout-ms = 400\n", 2, "did you mean timeout?");
-        refused("[vmrun]\nurl = rdma://m1\n", 2, "[node NAME], and below it url = rdma://m1");
-        refused("[vmrun]\ncolour = red\n", 2,
-                "unknown key in [vmrun]: give cache, stats, stats-interval, profile, verbose, "
-                "overcommit, follow, verify, prefetch, prefetch-window, prefetch-history, far, "
-                "control, placement, replicas, replicas-required, rebuild-rate, timeout, "
-                "connect-timeout or io");
-        refused("[node a]\nurl = mem:1M\nsize-mb = 512\n", 3,
-                "size-mb = 512: unknown key: did you mean size = 512M?");
-        refused("[vmrun]\ncache = 2M # local\n", 2,
-                "cache = 2M # local: behind a value, remarks begin with ; (# is for whole lines): "
-                "write cache = 2M ; local");
-        refused("[node a]\nurl = mem:1M \t# here\n", 2, "write url = mem:1M ; here");
-        refused("[vmrun]\ncache = \"2M\"\n", 2, "values stand without quotes: write cache = 2M");
-        refused("[node a]\nurl = 'mem:1M'\n", 2, "write url = mem:1M");
         accepted("[vmrun]\ncache = 2M ; local\nstats = /tmp/a#b\n");
         assert_string_equal(o.stats_file, "/tmp/a#b");
-        refused("[vmrun]\ncache\n", 2, "neither a section nor a setting");
-        refused("[vmrun]\n= 4G\n", 2, "unknown key");
 }
 
 static void bad_sections(void **state)
 {
         (void)state;
-        refused("[vm]\n", 1, "[vm]: unknown section");
-        refused("[vmrun]\nio = inline\n[]\n", 3, "[]: unknown section");
-        refused("[Vmrun]\n", 1, "unknown section");
-        refused("[vmrun\n", 1, "the ] is missing");
-        refused("[vmrun] cache = 4G\n", 1, "something follows the ]");
-        refused("[vmrun]\n[vmrun]\n", 2, "[vmrun]: this section was given before");
-        refused("[nodes]\n", 1, "unknown section");
-        refused("[node]\nurl = mem:1M\n", 1, "the node has no name");
-        refused("[node ]\nurl = mem:1M\n", 1, "the node has no name");
-        refused("[node a]\nurl = mem:1M\n[node a]\nurl = mem:2M\n", 3,
-                "[node a]: this node was given before");
-        refused("[node a]\nweight = 1\n", 1, "[node a]: the node has no url");
-        refused("[node a]\n[node b]\nurl = mem:1M\n", 1, "[node a]: the node has no url");
-        refused("[vmrun]\n[node a]\n", 2, "the node has no url");
-        refused("[node a]\nurl = mem:1M\ndevice = mlx5_0\n", 1,
-                "device and gid-index are for rdma:// only");
-        refused("[node a]\nurl = dax:/x\ntoken-file = /t\n", 1,
-                "memory of this host takes no token-file");
-        refused("[node a]\nurl = mem:1M\ncache = 4G\n", 3, "cache = 4G: unknown key: give url,");
-        refused("[node a]\nurl = mem:1M\nurl = mem:1M\n", 3, "given twice");
-        refused("[node a]\nurl = mem:1M?weight=2\nweight = 2\n", 3, "given twice");
-        refused("[node a]\nweight = 2\nurl = mem:1M?weight=2\n", 3, "weight=2: given twice");
-        refused("[node a]\nurl =\n", 2, "the value is missing");
-        refused("[node a]\nurl = mem:1M\nsize = big\n", 3, "size = big: this is no size");
-        refused("[node a]\nurl = mem:1M\nsize = 1K\n", 3, "too small");
-        refused("[node a]\nurl = mem:1M\nweight = 1.5\n", 3, "from 1 to 1000");
-        refused("[node a]\nurl = rdma://m\ngid-index = 65536\n", 3, "from 0 to 65535");
-        refused("[node a]\nurl = rdma://m\ngid-index = 99999999999999999999\n", 3,
-                "from 0 to 65535");
+        for (size_t i = 0; i < COUNT(files); i++)
+                refused(files[i].text, files[i].line, files[i].words);
 }
 
 static void bad_files(void **state)
