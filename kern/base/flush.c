@@ -12,7 +12,7 @@
 #include "base/exit.h"
 #include "base/flush.h"
 #include "base/kern.h"
-#include "pager/pager.h"
+#include "pager/env.h"
 
 /* A completed epoch; only grows.  A hint that saves looking at every vCPU. */
 static _Atomic uint64_t done_epoch;

@@ -14,7 +14,7 @@
 #include "base/cpu.h"
 #include "base/exit.h"
 #include "base/lock.h"
-#include "pager/pager.h"
+#include "pager/env.h"
 
 void env_relax(unsigned spins)
 {

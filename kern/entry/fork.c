@@ -9,6 +9,7 @@
  * (base/flush.c).
  */
 #include <asm-generic/errno.h>
+#include "base/charge.h"
 #include "base/cpu.h"
 #include "base/print.h"
 #include "base/state.h"
@@ -17,8 +18,8 @@
 #include "far/slots.h"
 #include "fork.h"
 #include "mm/brk.h"
+#include "pager/pager.h"
 #include "paging/notice.h"
-#include "space/account.h"
 #include "space/range.h"
 
 /* ---- the parent ---- */

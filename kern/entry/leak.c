@@ -2,6 +2,7 @@
  * The leak check at exit: compares frames, slots, pins and charges with the page tables and the
  * VMAs.  Nothing else runs meanwhile.
  */
+#include "base/charge.h"
 #include "base/exit.h"
 #include "base/print.h"
 #include "base/state.h"
@@ -9,8 +10,8 @@
 #include "entry/upcall.h"
 #include "far/slots.h"
 #include "far/timed.h"
+#include "pager/pager.h"
 #include "paging/notice.h"
-#include "space/account.h"
 #include "space/range.h"
 
 /* Far memory ends what was asked for ahead, of which nobody waits for the end. */

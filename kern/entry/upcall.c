@@ -2,6 +2,7 @@
  * Upcalls: what the host asks of kern while an exit is pending (abi.h has the protocol).
  */
 #include <asm-generic/errno.h>
+#include "base/charge.h"
 #include "base/exit.h"
 #include "base/kern.h"
 #include "base/print.h"
@@ -11,8 +12,8 @@
 #include "fork.h"
 #include "mm/cut.h"
 #include "mm/map.h"
+#include "pager/pager.h"
 #include "paging/fault.h"
-#include "space/account.h"
 
 /* A system call cannot report why it fails; the program's own access would (paging/fault.c). */
 static int64_t populate_for_host(uint64_t start, uint64_t end, bool write)

@@ -13,6 +13,7 @@
 #include "base/print.h"
 #include "base/state.h"
 #include "far/rings.h"
+#include "pager/env.h"
 
 static struct io_rings *rings(void) { return vcpu_rings(vcpu_self_fixed.number); }
 

@@ -4,7 +4,8 @@
 #ifndef VMRUN_RINGS_H
 #define VMRUN_RINGS_H
 
-#include "pager/pager.h"
+#include "abi.h"
+#include "pager/frame.h"
 
 void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte);
 

@@ -2,7 +2,7 @@
  * See slotmap.h.
  */
 #include "far/slotmap.h"
-#include "pager/pager.h"
+#include "pager/env.h"
 
 #define LANES 4                         /* slot words in 8 bytes */
 typedef uint64_t __attribute__((may_alias)) lanes_t;

@@ -16,6 +16,7 @@
 #include "far/slotmap.h"
 #include "far/slots.h"
 #include "far/timed.h"
+#include "pager/env.h"
 
 static struct slotmap slots;
 

@@ -11,6 +11,7 @@
 #include "base/string.h"
 #include "far/timed.h"
 #include "far/wire.h"
+#include "pager/env.h"
 
 /* A wait that is longer is a sleep in the host; one that is shorter would not be over sooner. */
 #define SLEEP_LEAST_US 20

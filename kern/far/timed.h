@@ -8,7 +8,8 @@
 #ifndef VMRUN_TIMED_H
 #define VMRUN_TIMED_H
 
-#include "pager/pager.h"
+#include "abi.h"
+#include "pager/frame.h"
 
 /* A slab of kind SLAB_TIMED is used from now on. */
 void timed_add(const struct slab *s);

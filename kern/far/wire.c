@@ -1,5 +1,5 @@
 #include "far/wire.h"
-#include "pager/pager.h"
+#include "pager/env.h"
 
 bool wire_try_lock(struct wires *w)
 {

@@ -8,6 +8,7 @@
  * 5.13.  What Linux refuses for huge pages of hugetlbfs is refused for those of DAX devices too.
  */
 #include <asm-generic/errno.h>
+#include "base/charge.h"
 #include "base/exit.h"
 #include "base/state.h"
 #include "mm/calls.h"

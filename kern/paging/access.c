@@ -6,6 +6,7 @@
 #include "base/state.h"
 #include "base/string.h"
 #include "base/tables.h"
+#include "pager/pager.h"
 #include "paging/access.h"
 #include "paging/fault.h"
 #include "paging/guide.h"

@@ -4,8 +4,10 @@
 #ifndef VMRUN_ATTEMPT_H
 #define VMRUN_ATTEMPT_H
 
+#include "base/charge.h"
 #include "base/state.h"
-#include "space/account.h"
+#include "pager/pager.h"
+#include "space/vma.h"
 
 /* Error code of #PF (Intel SDM vol. 3A 4.7). */
 enum { PF_WRITE = 1 << 1, PF_RESERVED = 1 << 3, PF_EXEC = 1 << 4 };

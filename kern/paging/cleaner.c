@@ -11,6 +11,7 @@
 #include "base/state.h"
 #include "far/slots.h"
 #include "far/timed.h"
+#include "pager/pager.h"
 #include "paging/cleaner.h"
 
 /* Frames that the hand passes before one flush is requested for all A bits it cleared. */

@@ -11,6 +11,7 @@
 #include "base/state.h"
 #include "base/tables.h"
 #include "far/timed.h"
+#include "pager/env.h"
 #include "paging/counted.h"
 #include "paging/fault.h"
 #include "paging/guide.h"

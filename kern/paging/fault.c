@@ -21,6 +21,7 @@
  * or to wake a vCPU that waits for its page: neither exit makes an upcall.
  */
 #include <asm-generic/errno.h>
+#include "base/charge.h"
 #include "base/exit.h"
 #include "base/cpu.h"
 #include "base/latency.h"
@@ -31,6 +32,7 @@
 #include "base/tables.h"
 #include "far/slots.h"
 #include "far/timed.h"
+#include "pager/pager.h"
 #include "paging/cleaner.h"
 #include "paging/fault.h"
 #include "paging/file.h"
@@ -38,7 +40,6 @@
 #include "paging/prefetch.h"
 #include "paging/profile.h"
 #include "paging/record.h"
-#include "space/account.h"
 #include "space/grow.h"
 #include "x86.h"
 

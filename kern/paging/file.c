@@ -5,6 +5,7 @@
 #include "base/exit.h"
 #include "base/state.h"
 #include "base/tables.h"
+#include "pager/pager.h"
 #include "paging/file.h"
 
 _Atomic uint32_t object_cuts;

@@ -3,6 +3,7 @@
  */
 #include "base/state.h"
 #include "far/slots.h"
+#include "pager/pager.h"
 #include "paging/notice.h"
 
 /* At most as many as one vCPU may have under way, since each pins a page. */

@@ -5,7 +5,7 @@
 #define VMRUN_NOTICE_H
 
 #include <stdbool.h>
-#include "pager/pager.h"
+#include "pager/notices.h"
 
 /* A word of the program that counts, and its frame, which is pinned (paging/counted.h). */
 struct counted { _Atomic uint32_t *word; frame_t frame; };

@@ -18,6 +18,7 @@
 #include "base/string.h"
 #include "base/tables.h"
 #include "far/slots.h"
+#include "pager/pager.h"
 #include "paging/access.h"
 #include "paging/guide.h"
 #include "paging/part.h"

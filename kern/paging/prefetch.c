@@ -16,6 +16,7 @@
 #include "far/rings.h"
 #include "far/slots.h"
 #include "far/timed.h"
+#include "pager/pager.h"
 #include "pager/pointers.h"
 #include "pager/replay.h"
 #include "paging/cleaner.h"

@@ -9,6 +9,7 @@
 #include "base/exit.h"
 #include "base/state.h"
 #include "base/tables.h"
+#include "pager/pager.h"
 #include "paging/priority.h"
 #include "space/pt.h"
 #include "space/range.h"

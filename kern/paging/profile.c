@@ -10,6 +10,7 @@
 #include "base/string.h"
 #include "base/tables.h"
 #include "include/profile.h"
+#include "pager/env.h"
 #include "paging/profile.h"
 #include "space/vma.h"
 

@@ -16,54 +16,14 @@
  * host's arena and cost nothing here.
  */
 #include <asm-generic/errno.h>
+#include "base/charge.h"
 #include "base/kern.h"
 #include "base/print.h"
 #include "base/state.h"
-#include "pager/pager.h"
 #include "space/account.h"
-
-/* A counter that orders nothing, hence relaxed everywhere. */
-static _Atomic uint64_t charged;
 
 uint32_t mm_lock_future;
 static _Atomic bool lock_refused;       /* orders nothing */
-
-uint64_t mm_charged(void) { return atomic_load_explicit(&charged, memory_order_relaxed); }
-
-uint64_t mm_limit(void)
-{
-        uint64_t all = control.nframes +
-                       atomic_load_explicit(&control.far_pages, memory_order_relaxed);
-        /* Frames that must stay free or pinned for faults to proceed. */
-        uint64_t reserve = control.nframes / 16 + 64;
-
-        return all > reserve ? all - reserve : 0;
-}
-
-bool mm_charge(uint64_t pages)
-{
-        uint64_t now = mm_charged(), limit = mm_limit();
-
-        do {
-                if (pages > limit || now > limit - pages)
-                        return false;
-        } while (!atomic_compare_exchange_weak_explicit(
-                &charged, &now, now + pages, memory_order_relaxed, memory_order_relaxed));
-        return true;
-}
-
-void mm_uncharge(uint64_t pages)
-{
-        if (atomic_fetch_sub_explicit(&charged, pages, memory_order_relaxed) < pages)
-                kern_bug("more pages uncharged than charged", pages, 0);
-}
-
-void env_uncharge_page(void) { mm_uncharge(1); }
-
-int mm_charge_page(void)
-{
-        return mm_charge(1) ? 0 : -ENOMEM;
-}
 
 uint32_t mm_payment(const struct vma *v)
 {
@@ -109,6 +69,6 @@ void mm_lock_report(void)
 
 void mm_account_init(void)
 {
-        atomic_store_explicit(&charged, 0, memory_order_relaxed);
+        mm_charge_init();
         mm_lock_future = 0;
 }

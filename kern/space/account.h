@@ -1,25 +1,13 @@
 /*
- * What memory costs: charges against the commit limit, and resource limits.  Charges need no lock.
+ * What memory costs: how a VMA is paid for (base/charge.h has the counter), and resource limits.
  */
 #ifndef VMRUN_ACCOUNT_H
 #define VMRUN_ACCOUNT_H
 
 #include "space/vma.h"
 
-/* Reads CONTROL.  Called before any other function here. */
+/* Called before any other function here, and before those of base/charge.h. */
 void mm_account_init(void);
-
-/* Pages charged now, and the limit, in pages.  The limit grows when a node is added. */
-uint64_t mm_charged(void);
-uint64_t mm_limit(void);
-
-bool mm_charge(uint64_t pages);
-void mm_uncharge(uint64_t pages);
-
-/* Charges the first touch (NONE -> anything) of a page in a VMA with VMA_TOUCH, before it is
- * installed with PTE_CHARGED.  0, or -ENOMEM if cache and far tiers are full.  If the page is then
- * not installed, or is evicted to NONE, mm_uncharge(1) gives the charge back. */
-int mm_charge_page(void);
 
 /* How v is paid for: VMA_CHARGED, VMA_TOUCH or 0. */
 uint32_t mm_payment(const struct vma *v);

@@ -12,9 +12,10 @@
  *     after DEPTH_MAX steps.
  */
 #include <asm-generic/errno.h>
+#include <stddef.h>
 #include "base/pool.h"
 #include "base/print.h"
-#include "pager/pager.h"
+#include "pager/env.h"
 #include "space/vma.h"
 
 #define DEPTH_MAX 64                    /* an AVL tree of VMA_MAX nodes is at most 23 deep */
