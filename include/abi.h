@@ -39,6 +39,7 @@ struct kern_header {
         uint64_t pf_common, trap_common;
         /* Restartable returns to the program: a kicked RIP in [look, look_end) goes back to look */
         uint64_t look[2], look_end[2];
+        uint64_t upcall;                /* upcall_serve(): for kern itself (kern/base/exit.c) */
 };
 
 /* The program's registers while its vCPU is in kern.  The stack for #PF ends at the end of this

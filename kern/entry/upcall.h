@@ -1,10 +1,15 @@
 /*
- * Upcalls that are served in files of their own (fork.c, leak.c).
+ * Serving upcalls: upcall.c, and files of their own for some (fork.c, leak.c).
  */
 #ifndef VMRUN_UPCALL_H
 #define VMRUN_UPCALL_H
 
 #include <stdint.h>
+#include "abi.h"
+
+/* Serves one upcall, which may exit and bring further upcalls.  Returns its answer.  base/exit.c
+ * calls it by its address in the image's header (entry.S). */
+int64_t upcall_serve(const struct upcall *u);
 
 /* fork (include/fork.h).  The caller has the pager to itself: no other vCPU runs the program, and
  * the cleaner is quiesced. */
