@@ -9,7 +9,7 @@
 #ifndef VMRUN_FORK_H
 #define VMRUN_FORK_H
 
-#include "abi.h"
+#include <stdint.h>
 
 /* Of the thread and the address space. */
 struct fork_state {

@@ -19,7 +19,7 @@
  *   0x00007ffffffff000             top of the program's stack
  *
  *   offset in RAM                  what
- *   0                              kern image (header first, see abi.h)
+ *   0                              kern image (header first, see abi_image.h)
  *   CONTROL_OFF                    struct control
  *   VCPUS_OFF                      vCPU blocks, VCPU_BLOCK bytes each
  *   RINGS_OFF                      rings of far memory, a struct io_rings a vCPU, RINGS_SIZE apart

@@ -29,7 +29,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "abi.h"
+#include "abi_slab.h"
+#include "layout.h"
 
 #define TREE_PROCESSES 1024             /* processes of a tree that hold slots at one time */
 #define SLAB_PAGES     (1u << SLAB_SHIFT)

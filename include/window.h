@@ -5,7 +5,7 @@
 #define VMRUN_WINDOW_H
 
 #include <stdint.h>
-#include "abi.h"
+#include "abi_control.h"
 
 /* Guest-physical address <-> address in the window. */
 static inline void *window_va(uint64_t gpa) { return (void *)(gpa - RAM_GPA + WINDOW); }

@@ -1,10 +1,11 @@
 /*
- * Exits to the host (abi.h has the protocol), and upcalls that come while an exit is pending.
+ * Exits to the host (abi_exits.h has the protocol), and upcalls that come while an exit is pending.
  *
  * The function that serves upcalls is above this file, in entry/upcall.c: its address is in the
  * image's header.  The header is mapped without W, so no store of a program at kern's privilege
  * level can change where an upcall goes.
  */
+#include "abi_image.h"
 #include "base/cpu.h"
 #include "base/exit.h"
 #include "base/kern.h"

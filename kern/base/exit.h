@@ -5,7 +5,7 @@
 #define VMRUN_EXIT_H
 
 #include <stdint.h>
-#include "abi.h"
+#include "abi_exits.h"
 
 /* Makes an exit with an op and its arguments, serves upcalls until the answer is there, and returns
  * exit.ret. */

@@ -8,7 +8,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "abi.h"
+#include "abi_control.h"
+#include "abi_stats.h"
+#include "abi_vcpu.h"
 
 /* All of kern is one image: data of other files is reached directly, not through a table of
  * addresses. */

@@ -1,5 +1,5 @@
 /*
- * Latency histograms of this vCPU (abi.h), for --stats.  The callers measure only if
+ * Latency histograms of this vCPU (abi_stats.h), for --stats.  The callers measure only if
  * control.stats_on.
  */
 #ifndef VMRUN_LATENCY_H

@@ -1,5 +1,5 @@
 /*
- * Upcalls: what the host asks of kern while an exit is pending (abi.h has the protocol).
+ * Upcalls: what the host asks of kern while an exit is pending (abi_exits.h has the protocol).
  */
 #include <asm-generic/errno.h>
 #include "base/charge.h"

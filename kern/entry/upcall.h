@@ -5,7 +5,7 @@
 #define VMRUN_UPCALL_H
 
 #include <stdint.h>
-#include "abi.h"
+#include "abi_exits.h"
 
 /* Serves one upcall, which may exit and bring further upcalls.  Returns its answer.  base/exit.c
  * calls it by its address in the image's header (entry.S). */

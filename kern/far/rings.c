@@ -1,6 +1,6 @@
 /*
- * This vCPU's rings of far memory (abi.h): requests to the host to move a page to or from a node
- * behind a SLAB_REMOTE slab.
+ * This vCPU's rings of far memory (abi_rings.h): requests to the host to move a page to or from a
+ * node behind a SLAB_REMOTE slab.
  *
  * A vCPU has one demand read under way at a time, and waits for it.  The service vCPU has up to
  * IO_RING writes, and so has the vCPU that forks while the service vCPU is quiesced.

@@ -4,7 +4,7 @@
 #ifndef VMRUN_RINGS_H
 #define VMRUN_RINGS_H
 
-#include "abi.h"
+#include "abi_rings.h"
 #include "pager/frame.h"
 
 void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte);

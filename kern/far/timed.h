@@ -8,7 +8,8 @@
 #ifndef VMRUN_TIMED_H
 #define VMRUN_TIMED_H
 
-#include "abi.h"
+#include "abi_rings.h"
+#include "abi_slab.h"
 #include "pager/frame.h"
 
 /* A slab of kind SLAB_TIMED is used from now on. */

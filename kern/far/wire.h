@@ -14,7 +14,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "abi.h"
+#include "abi_slab.h"
+#include "layout.h"
 #include "pager/frame.h"
 
 /* latency: ticks.  page: ticks a page, in units of 2^-SLAB_TICK_SHIFT. */

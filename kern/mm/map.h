@@ -1,6 +1,6 @@
 /*
  * A mapping under construction, for mmap and shmat; upcalls of the loader and of /proc/self/maps
- * (abi.h).
+ * (abi_exits.h).
  */
 #ifndef VMRUN_MAP_H
 #define VMRUN_MAP_H

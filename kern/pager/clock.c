@@ -19,6 +19,7 @@
  * counts as A does and is cleared with it.
  */
 #include <asm-generic/errno-base.h>
+#include "abi_stats.h"
 #include "pager/pager.h"
 
 /* The stamp is the low 32 bits of the epoch counter.  A stamp that lies after the next flush is

@@ -2,6 +2,7 @@
  * Free frames: a global list under a lock, and a reserve for each vCPU so that the lock is taken
  * once a batch.
  */
+#include "abi_stats.h"
 #include "pager/pager.h"
 
 #define LIST_END FRAME_NONE

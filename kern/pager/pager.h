@@ -13,7 +13,7 @@
 #define VMRUN_PAGER_H
 
 #include <stddef.h>
-#include "abi.h"
+#include "abi_vcpu.h"
 #include "pager/cache.h"
 #include "pager/env.h"
 #include "pager/lookahead.h"

@@ -4,6 +4,7 @@
 #ifndef VMRUN_ATTEMPT_H
 #define VMRUN_ATTEMPT_H
 
+#include "abi_stats.h"
 #include "base/charge.h"
 #include "base/state.h"
 #include "pager/pager.h"

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "abi.h"
+#include "abi_guide.h"
 
 /* #PF: the address is in vcpu.cr2, the error code in vcpu.regs.  entry/entry.S calls it. */
 void page_fault(void);

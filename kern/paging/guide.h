@@ -11,6 +11,7 @@
 #define VMRUN_GUIDE_H
 
 #include <stdatomic.h>
+#include "abi_guide.h"
 #include "hints.h"
 #include "paging/attempt.h"
 #include "space/guides.h"

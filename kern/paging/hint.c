@@ -229,7 +229,7 @@ static long hint_guide(const uint64_t a[6])
         struct guide g = { .start = a[0], .end = a[0] + a[1], .fn = a[2], .arg = a[3] };
         int err = check_range(a[0], a[1]);
 
-        _Static_assert(sizeof(g.name) == HINTS_NAME, "abi.h and hints.h agree");
+        _Static_assert(sizeof(g.name) == HINTS_NAME, "abi_guide.h and hints.h agree");
         if (err)
                 return err;
         if (a[1] == 0)

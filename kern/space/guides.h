@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "abi_guide.h"
 #include "base/kern.h"
 #include "hints.h"
 

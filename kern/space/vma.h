@@ -21,7 +21,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "abi.h"
+#include "abi_exits.h"
 #include "base/page.h"
 
 /* vma.flags, beside MAP_SHARED / MAP_PRIVATE / MAP_GROWSDOWN / MAP_NORESERVE in the low bits. */
