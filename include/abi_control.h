@@ -1,5 +1,5 @@
 /*
- * The control page: what all vCPUs and the host share.
+ * The control page, which all vCPUs and the host share.
  */
 #ifndef VMRUN_ABI_CONTROL_H
 #define VMRUN_ABI_CONTROL_H
@@ -27,22 +27,22 @@ struct control {
         _Atomic uint32_t stats_on;      /* the host may change it at any time; a hint */
         uint32_t debug;                 /* leak check at exit, extra asserts */
         uint32_t overcommit;
-        /* A page table entry with A=0 costs its first use a trap to the host (shadow paging): what
-         * is brought in ahead then has A=1. */
+        /* The first use of a page table entry with A=0 costs a trap to the host (shadow paging).
+         * Pages that kern brings in ahead then have A=1. */
         uint32_t shadow_paging;
-        /* All threads, vmrun's own too, have the same one CPU: a hint, which the host may change
-         * while the program runs. */
+        /* All threads, vmrun's own too, run on one CPU: a hint, which the host may change while the
+         * program runs. */
         _Atomic uint32_t one_cpu;
         uint32_t xsave;                 /* the CPU has XSAVE, and XCR0 is set */
         /* How the pager looks ahead (kern/pager/lookahead.h), which the host may change while the
          * program runs; hints. */
         _Atomic uint32_t prefetch_policy, prefetch_window, prefetch_history;
         /* Far memory is switched off: pages are evicted only when no frame is free.  The service
-         * vCPU looks at it whenever it is woken (kern/paging/cleaner.c). */
+         * vCPU reads this word whenever it wakes up (kern/paging/cleaner.c). */
         _Atomic uint32_t far_off;
         /* Parts of pages have been read, and verified (vmg_read).  A hint for the host. */
         _Atomic uint32_t parts_read;
-        /* Fetches are timed whose number has none of these bits: one in FETCH_SAMPLE for the
+        /* kern times the fetches whose number has none of these bits: one in FETCH_SAMPLE for the
          * statistics, all of them for a profile.  A hint, as stats_on; the host sets both. */
         _Atomic uint64_t fetch_mask;
         /* Addresses of a struct record_log and a struct replay (recorded.h); 0: none.  Set before
@@ -51,13 +51,13 @@ struct control {
 
         uint64_t nframes;               /* cache size in pages */
         uint64_t frames_off;            /* offset of frame 0 in the window; a multiple of 2 MiB */
-        uint64_t extra_off, extra_end;  /* offsets of room behind them, for recorded.h */
+        uint64_t extra_off, extra_end;  /* offsets of room behind the frames (recorded.h) */
         uint64_t frame_table;           /* address of struct frame[nframes] */
-        /* Offsets in the window: unused pool pages, end of what is backed. */
+        /* Offsets in the window: the unused pages of the pool, and the end of its backed part. */
         uint64_t pool_next, pool_end;
         uint64_t pool_max;              /* offset up to which the pool may grow */
         uint64_t profile;               /* address of a struct profile (profile.h); 0: none */
-        /* What the far tiers can hold, in pages: grows when a node is added.  Orders nothing. */
+        /* Capacity of the far tiers, in pages: grows when a node is added.  Orders nothing. */
         _Atomic uint64_t far_pages;
         /* Where the arena begins (memory/arena.h), and its bytes: below are RAM and far tiers. */
         uint64_t arena_gpa, arena_size;
@@ -72,8 +72,9 @@ struct control {
         /* futex: incremented when frames become free and a vCPU waits for them */
         _Atomic uint32_t frames_seq;
         _Atomic uint32_t frames_waiters;
-        /* vCPUs that sleep until the cleaner has freed some, but can do without: woken as waiters
-         * are, and no reason for any verdict. */
+        /* vCPUs that sleep until the cleaner has freed frames, but could go on without.  The
+         * cleaner wakes them when it wakes waiters, and does not count them when it decides on
+         * `starved`. */
         _Atomic uint32_t frames_wishers;
         /* The value of frames_seq when the cleaner found that it cannot free anything: far tiers
          * full, or all pinned; 0 once it has freed a frame again.  kern/paging/cleaner.c has the
@@ -121,7 +122,7 @@ struct control {
         uint64_t canary5;
 };
 
-#define FRAMES_EACH 64                  /* of the cache, that a vCPU needs to make progress */
+#define FRAMES_EACH 64                  /* frames that a vCPU needs to make progress */
 /* Pages behind the frames, a vCPU one, numbered on from the cache's last frame.  A cache of few
  * frames has few vCPUs. */
 static inline uint64_t bounce_pages(uint64_t nframes)
@@ -131,7 +132,8 @@ static inline uint64_t bounce_pages(uint64_t nframes)
         return vcpus < VCPUS_MAX ? vcpus : VCPUS_MAX;
 }
 
-/* Behind the bounce pages, for the host: see runtime/far/repair.c and scrub.c. */
+/* Frames behind the bounce pages, for repairs and scrubs of the I/O thread (runtime/far/repair.c,
+ * scrub.c). */
 #define REPAIR_FRAMES 32
 #define SCRUB_FRAMES  8
 

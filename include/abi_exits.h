@@ -12,8 +12,8 @@
 
 #include <stdint.h>
 
-/* A flag in the vector of an exception: it was not the exception, but the program's `int n` through
- * a gate whose exception pushes an error code. */
+/* A flag in the vector of an exception: no exception happened, but the program executed `int n`,
+ * through a gate whose exception pushes an error code. */
 #define SOFTWARE_INT 0x100
 
 /* Exits: kern asks, the host answers in exit.ret (0 or a value, or -errno).  a[] is IN, out[] is
@@ -58,9 +58,9 @@ enum exit_op {
         /* shmat.  a[0] shmid, a[1] of the flags SHM_RDONLY and SHM_EXEC.  ret: length in bytes,
          * whole pages, or -errno; out[] as of a shared EXIT_FILE_MAP. */
         EXIT_SHM_ATTACH,
-        /* For mremap: maps the object again that file a[1] has in the arena at a[0] (guest-physical
-         * address), from there on, with length a[2] (bytes, whole pages).  ret: 0 or -errno; out[1]
-         * as of a shared EXIT_FILE_MAP. */
+        /* For mremap: maps the object of file a[1] once more, from the page on that is in the arena
+         * at a[0] (guest-physical address), with length a[2] (bytes, whole pages).  ret: 0 or
+         * -errno; out[1] as of a shared EXIT_FILE_MAP. */
         EXIT_SHARED_AGAIN,
         /* a[0] file id, a[1] +1 or -1. */
         EXIT_FILE_REF,
@@ -90,12 +90,12 @@ enum exit_op {
          * or -ENOMEM. */
         EXIT_GROW_POOL,
         /* Service vCPU.  a[0] slab number, the first that kern does not use yet.  ret: 0: the slab
-         * is in control.slabs; -EAGAIN: slots of dead processes were freed instead, or will be when
-         * it is asked again; -EBUSY: every tier is used up, but other processes may free slots;
+         * is in control.slabs; -EAGAIN: the host freed slots of dead processes instead, or will at
+         * the next EXIT_LEASE; -EBUSY: every tier is used up, but other processes may free slots;
          * -ENOSPC: every tier is used up for good. */
         EXIT_LEASE,
-        /* Cache and far memory are full.  Returns, unless that is so because a node does not
-         * answer: then the program ends with a message. */
+        /* Cache and far memory are full.  Returns, unless a node that does not answer is the cause:
+         * then the host ends the program with a message. */
         EXIT_NO_MEMORY,
         /* Releases shared slots.  a[0] address of uint64_t[] in the window, a[1] how many. */
         EXIT_SLOTS_RELEASE,
@@ -112,8 +112,8 @@ enum exit_op {
         EXIT_SERVICE_WAKE,
         /* Sleeps until the 4 bytes at a[0] (in the window) differ from a[1], at most 100 ms, or
          * a[3] nanoseconds if that is not 0 and less; spurious returns allowed.  a[2]: 0: far
-         * memory changes them, so if there is no I/O thread this exit does its work meanwhile; 1:
-         * another vCPU changes them. */
+         * memory changes them, so this exit does the work of the I/O thread meanwhile, if there is
+         * none; 1: another vCPU changes them. */
         EXIT_WAIT_PTE,
         /* Wakes the vCPUs that sleep on a[0], at most a[1]; 0: all. */
         EXIT_WAKE_PTE,
@@ -123,13 +123,13 @@ enum exit_op {
         EXIT_YIELD,
         /* Refreshes control.time. */
         EXIT_TIME,
-        /* EVENT_HOST was set: the host does what it was set for.  a[0] 1: a guide ran until now, so
-         * an instruction that trapped was not the thread's. */
+        /* EVENT_HOST was set: the host handles the event.  a[0] 1: a guide ran until now, so an
+         * instruction that trapped was the guide's. */
         EXIT_EVENT,
         /* control.stopping, and kern holds nothing: returns when threads may continue. */
         EXIT_PAUSE,
-        /* There are guides: the host watches for one that takes too long.  ret: 0, or -EAGAIN: it
-         * can have no thread for that. */
+        /* The program has guides: the host watches for a guide that takes too long.  ret: 0, or
+         * -EAGAIN: the host cannot start a thread for that. */
         EXIT_GUIDES,
         EXIT_OPS
 };
@@ -157,8 +157,8 @@ enum upcall_op {
         /* struct fork_vma to xfer, for VMAs that end above a[0].  ret: how many (0: no more). */
         UPCALL_FORK_VMAS,
         /* struct fork_page to xfer, from address a[0] on.  a[1]: dirty pages that may be copied to
-         * the child instead of written back (cheaper); a[2]: the same when no slot can be
-         * allocated.  ret: how many (0: no more), or -ENOMEM. */
+         * the child instead of written back (cheaper); a[2]: how many may be copied when no slot
+         * can be allocated.  ret: how many (0: no more), or -ENOMEM. */
         UPCALL_FORK_PAGES,
         /* In the child: takes the struct fork_state from xfer.  ret: 0. */
         UPCALL_ADOPT_STATE,
@@ -173,13 +173,13 @@ enum upcall_op {
         UPCALL_LEAKCHECK,
         /* Fills the struct mm_usage in xfer. */
         UPCALL_USAGE,
-        /* This vCPU's thread ends: kern gives back what the vCPU holds. */
+        /* This vCPU's thread ends: kern gives back the frames that the vCPU holds. */
         UPCALL_THREAD_END,
         UPCALL_OPS
 };
 
-/* What the program uses, in pages.  OUT.  Other vCPUs change the counters meanwhile, so sums may be
- * off by a few. */
+/* Memory that the program uses, in pages.  OUT.  Other vCPUs change the counters meanwhile, so sums
+ * may be off by a few. */
 struct mm_usage {
         uint64_t mapped, mapped_peak;   /* now, and the peak */
         uint64_t data, locked;          /* of these: private and writable, and mlocked */
@@ -188,7 +188,8 @@ struct mm_usage {
         uint64_t far;
 };
 
-/* A memory operation of the loader: the same code that serves the program's own system call. */
+/* A memory operation of the loader.  The code that serves the program's own system call performs
+ * it. */
 struct mm_op {
         uint32_t op;                    /* enum mm_op_kind */
         uint32_t prot, flags;           /* PROT_*, MAP_* */

@@ -21,14 +21,16 @@ enum guide_state { GUIDE_FREE, GUIDE_ON, GUIDE_OFF, GUIDE_REMOVED };
 #define GUIDE_NAME 64
 struct guide {
         _Atomic uint32_t state;         /* enum guide_state.  Release: the rest is complete */
-        _Atomic uint32_t running;       /* vCPUs that are in it; it is not reused meanwhile */
+        /* vCPUs that run the guide; the entry is not reused meanwhile */
+        _Atomic uint32_t running;
         uint64_t start, end;            /* the range */
-        /* all of the range was mapped when the guide was made: it covers what is still there */
+        /* 1: all of the range was mapped when the guide was made; after an unmap the guide covers
+         * the rest of it */
         uint64_t mapped;
         uint64_t fn, arg;
-        uint64_t order;                 /* of two guides for a page, the one with the greater */
+        uint64_t order;                 /* if two guides cover a page, the greater order wins */
         _Atomic uint64_t ended[GUIDE_ENDS];     /* calls, by how they ended */
-        char name[GUIDE_NAME];          /* as the program says it, NUL included */
+        char name[GUIDE_NAME];          /* as the program gave it, NUL included */
 };
 
 #endif

@@ -3,8 +3,8 @@
  * guest's NIC: the I/O thread of the host (runtime/far/io.c) takes entries off and moves the data.
  *
  * A read is over when the host has made the BUSY entry PRESENT (kern/pager/frame.h, page_fetched).
- * A write is over when `state` says so; until the service vCPU has seen that, it keeps the frame
- * claimed.
+ * A write is over when `state` says so; the service vCPU keeps the frame claimed until it has seen
+ * that.
  *
  * tail is written by the vCPU (release: the entry is complete), head by the host (release: the
  * entry was copied and may be reused; the entry of a write only after its state says so too).
@@ -17,23 +17,26 @@
 #include "layout.h"
 
 /* MARKER: a prefetch whose page becomes HELD, so that its first use is a fault. */
-/* IO_PART, on the ring of demand reads: bytes of a page, to the same place of the page `frame`, the
- * vCPU's own beyond the cache (bounce_pages).  Where pages have sums their pieces are read, or all
- * of the page, and verified; IO_PART_RAW: no more than the bytes, as they come.  No entry names the
- * page; state says when it is over. */
+/* IO_PART, on the ring of demand reads: bytes of a page, to their offset in the page `frame`, which
+ * is the vCPU's bounce page (bounce_pages).  Where pages have sums, the host reads and verifies the
+ * pieces that hold the bytes, or the whole page.  IO_PART_RAW: the host reads only the bytes, and
+ * verifies nothing.  No page table entry names the bounce page, so `state` says when the read is
+ * over. */
 /* IO_PROMOTE, on the ring of demand reads: a vCPU waits for the page that a prefetch into this
- * frame brings.  A hint, of which nothing comes back. */
+ * frame brings.  A hint, to which the host answers nothing. */
 enum io_op { IO_READ, IO_PREFETCH, IO_WRITE, IO_MARKER, IO_PART, IO_PART_RAW, IO_PROMOTE };
-/* AWAITED: the vCPU sleeps on it, so wake it.  LOST, of a part: the page came wrong, twice; of a
- * write: the page is at no node, and its slot is DUE for good, so it goes to another one. */
+/* AWAITED: the vCPU sleeps on this word, and the host wakes it.  LOST, of a part: two reads of the
+ * page gave wrong content; of a write: no node has the page, and its slot stays DUE for good, so
+ * the page goes to another slot. */
 enum io_state { IO_ASKED, IO_AWAITED, IO_OVER, IO_LOST };
 struct io_entry {
-        /* enum io_state.  Of writes and parts only: their entry is not reused before it is over. */
+        /* enum io_state.  Of writes and parts only: their entry is not reused before the request is
+         * over. */
         _Atomic uint32_t state;
         uint32_t op, frame;
         uint16_t offset, len;           /* of a part: bytes, within the page */
         uint64_t slot;
-        /* The vCPU's TSC when it asked: of a sampled read, and of a write with statistics; else
+        /* Of a sampled read, and of a write with statistics: the vCPU's TSC when it asked; else
          * 0. */
         uint64_t asked;
 };
@@ -48,7 +51,7 @@ struct io_ring {
 struct io_rings {
         struct io_ring demand, bulk, prefetch;
         /* The demand read that was under way has failed: set by the host before it ends the fetch,
-         * cleared by the vCPU, whose frame it still is. */
+         * cleared by the vCPU, which still owns the frame. */
         _Atomic uint32_t read_failed __attribute__((aligned(64)));
         /* How many entries of the ring of prefetches are over: counted by the host, after their
          * entries have changed; a hint for the vCPU. */

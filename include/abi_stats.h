@@ -20,7 +20,8 @@ enum vcpu_counter {
         /* Pages asked for ahead; of these: used; touched while still under way; evicted unused.
          * Markers that were touched. */
         CNT_PREFETCHED, CNT_PREFETCH_HITS, CNT_PREFETCH_LATE, CNT_PREFETCH_WASTED, CNT_MARKERS,
-        /* Of those asked for ahead: because a page points to them; because the program said so. */
+        /* Of the pages asked for ahead: because a page points to them; because the program said
+         * so. */
         CNT_POINTED, CNT_HINTED,
         CNT_GUIDED,                     /* calls of guides */
         CNT_REPLAYED,                   /* and because a recorded run needed them next */
@@ -29,7 +30,7 @@ enum vcpu_counter {
         CNT_COUNT
 };
 /* Latencies that a vCPU measures, if control.stats_on: of each kind of fault but FAULT_SPURIOUS,
- * under its own number, and of these. */
+ * under the number of the kind, and the latencies below. */
 enum latency {
         LAT_WRITEBACK = FAULT_SPURIOUS, /* a page to far memory, from the request to its end */
         LAT_SYSCALL,                    /* a forwarded system call */

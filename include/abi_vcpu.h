@@ -1,6 +1,6 @@
 /*
- * A vCPU's block in the window: the program's registers, what vCPU and host ask of each other, and
- * what kern keeps for each vCPU.
+ * A vCPU's block in the window: the program's registers, the requests between vCPU and host, and
+ * kern's state of the vCPU.
  */
 #ifndef VMRUN_ABI_VCPU_H
 #define VMRUN_ABI_VCPU_H
@@ -39,13 +39,13 @@ enum vcpu_role { ROLE_PROGRAM = 0, ROLE_SERVICE = 1 };
 struct frame_list { uint32_t n; uint32_t f[2 * FRAME_BATCH - 1]; };
 
 /*
- * A program that runs at kern's own privilege level may write into kern by accident.  What is never
- * written is mapped without W.  What must be writable has canaries between its parts; the host
- * looks at them at each exit (runtime/vm/vcpu.c).
+ * A program that runs at kern's own privilege level may write into kern by accident.  Memory that
+ * kern never writes is mapped without W.  Structs that must be writable have canaries between their
+ * parts; the host looks at the canaries at each exit (runtime/vm/vcpu.c).
  */
 #define CANARY 0x5afe57ac6b0b1e55ull
 
-/* What the host tells kern about a vCPU.  Mapped without W. */
+/* Facts of a vCPU, written by the host and read by kern.  Mapped without W. */
 struct vcpu_fixed {
         uint32_t number;                /* index of the block */
         uint32_t role;                  /* enum vcpu_role */
@@ -54,13 +54,13 @@ struct vcpu_fixed {
          * parent's. */
         uint32_t tid, pid;
         uint32_t pad;
-        uint64_t fs_base, gs_base;      /* what FS and GS are to be when the vCPU starts */
+        uint64_t fs_base, gs_base;      /* FS and GS when the vCPU starts */
         /* The argument of set_robust_list.  kern does not use it; vmruns of other processes read
          * it. */
         uint64_t robust_list;
         /* p = 3: IRET frame (rip cs rflags rsp ss) that carries the #PF stub to CPL 3 */
         uint64_t frame3_pf[5];
-        uint64_t frame3_trap[5];        /* same, for the other exceptions */
+        uint64_t frame3_trap[5];        /* IRET frame for the other exceptions */
 };
 
 #define LOOKAHEAD_ROOM 2048
@@ -82,11 +82,12 @@ struct vcpu {
 
         uint64_t cr2;                   /* stored by the exception stubs */
         uint64_t entry_tsc;             /* when the fault being handled began */
-        /* Odd while a guide of the program runs here (struct guide): written by kern; and the value
-         * of a run that has taken too long: by the host, before it sets EVENT_GUIDE.  Both only
-         * grow; relaxed, since the event orders them. */
+        /* guide_run: odd while a guide of the program (struct guide) runs on this vCPU; written by
+         * kern.  guide_late: the guide_run of a guide that has taken too long; written by the host
+         * before it sets EVENT_GUIDE.  Both only grow; relaxed, since the event orders them. */
         _Atomic uint32_t guide_run, guide_late;
-        /* The same for kern, which looks at it in each fault: 0, or a bit of #PF's error code. */
+        /* Does a guide run?  For kern, which looks at this word in each fault: 0, or a bit of #PF's
+         * error code. */
         uint64_t guided;
         uint64_t canary1;
 
@@ -102,8 +103,8 @@ struct vcpu {
         /* Writes of the bulk ring before this index are over and were reported
          * (kern/far/rings.c). */
         uint32_t writes_seen;
-        /* What this vCPU's faults say about its next ones: a struct lookahead
-         * (kern/pager/lookahead.h), which the host does not read. */
+        /* The record of this vCPU's faults, from which kern predicts the next ones: a struct
+         * lookahead (kern/pager/lookahead.h), which the host does not read. */
         uint64_t lookahead[LOOKAHEAD_ROOM / 8];
         uint64_t pointers[POINTERS_ROOM / 8];   /* likewise, a struct pointers (pointers.h) */
         uint64_t canary4;
@@ -114,7 +115,7 @@ struct vcpu {
 #define EVENT_IRET 2u
 /* vcpu.guide_late is new. */
 #define EVENT_GUIDE 4u
-/* With EVENT_HOST: whoever ran executed an instruction that only a kernel may. */
+/* With EVENT_HOST: the program, or its guide, executed an instruction that only a kernel may. */
 #define EVENT_PRIVILEGED 8u
 
 static inline struct vcpu *vcpu_block(unsigned n)

@@ -1,5 +1,5 @@
 /*
- * Addresses of guest RAM in the window, which are the same in kern and in vmrun (layout.h).
+ * Addresses of guest RAM in the window, which kern and vmrun share (layout.h).
  */
 #ifndef VMRUN_WINDOW_H
 #define VMRUN_WINDOW_H

@@ -15,7 +15,7 @@ void mm_charge_init(void);
 uint64_t mm_charged(void);
 uint64_t mm_limit(void);
 
-/* Charges pages.  False: the limit does not allow so many. */
+/* Charges pages.  False: the limit does not allow that. */
 bool mm_charge(uint64_t pages);
 void mm_uncharge(uint64_t pages);
 

@@ -23,9 +23,9 @@ static void out(void)
 {
         struct vcpu *v = &vcpu_self;
 
-        /* MODE_OUT tells kickers that this vCPU uses no translation of the program.  It looks for
-         * flushes before it next becomes PROGRAM (entry/entry.S).  Release: a kicker that sees the
-         * mode sees all that kern did before. */
+        /* MODE_OUT tells kickers that this vCPU uses no translation of the program.  This vCPU
+         * looks for flushes before it next becomes PROGRAM (entry/entry.S).  Release: a kicker that
+         * sees the mode sees all that kern did before. */
         atomic_store_explicit(&v->mode, MODE_OUT, memory_order_release);
         cpu_exit();
         atomic_store_explicit(&v->mode, MODE_KERN, memory_order_relaxed);

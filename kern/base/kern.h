@@ -16,7 +16,7 @@
  * addresses. */
 #pragma GCC visibility push(hidden)
 
-/* This vCPU's block, at the same address on each vCPU, and the page all share with the host
+/* This vCPU's block, at one address on all vCPUs, and the page that all vCPUs share with the host
  * (kern.lds.S). */
 extern struct vcpu vcpu_self;
 extern struct vcpu_stats vcpu_self_stats;

@@ -1,5 +1,5 @@
 /*
- * Upcalls: what the host asks of kern while an exit is pending (abi_exits.h has the protocol).
+ * Upcalls: requests of the host to kern while an exit is pending (abi_exits.h has the protocol).
  */
 #include <asm-generic/errno.h>
 #include "base/charge.h"
@@ -29,7 +29,7 @@ static int64_t populate_for_host(uint64_t start, uint64_t end, bool write)
         return err;
 }
 
-/* What the program uses, as /proc/self/status reports it. */
+/* The memory that the program uses, as /proc/self/status reports it. */
 static void memory_usage(struct mm_usage *u)
 {
         uint64_t stocks = 0, nfree = atomic_load_explicit(&pager.nfree, memory_order_relaxed);

@@ -23,8 +23,8 @@ int64_t adopt_state(const struct fork_state *in);
 int64_t adopt_vmas(const struct fork_vma *in, uint64_t n);
 int64_t adopt_pages(struct fork_page *page, uint64_t n);
 
-/* UPCALL_LEAKCHECK: compares frames, slots and pins with the page tables; pins: how many there
- * should be.  Returns the number of inconsistencies. */
+/* UPCALL_LEAKCHECK: compares frames, slots and pins with the page tables; pins: the right number of
+ * pins.  Returns the number of inconsistencies. */
 int64_t leak_check(uint64_t pins);
 
 #endif

@@ -83,7 +83,7 @@ int ring_part_wait(struct io_entry *e)
         /* Acquire, here and below: the bytes are there. */
         uint32_t state = atomic_load_explicit(&e->state, memory_order_acquire);
 
-        /* The host wakes whom it finds AWAITED. */
+        /* The host wakes this vCPU only if it finds AWAITED. */
         if (state == IO_ASKED && atomic_compare_exchange_strong(&e->state, &state, IO_AWAITED))
                 do
                         vmexit(EXIT_WAIT_PTE, (uint64_t)&e->state, IO_AWAITED, 0);
@@ -141,7 +141,8 @@ bool env_fetch_failed(void)
 {
         _Atomic uint32_t *failed = &rings()->read_failed;
 
-        /* Relaxed: the host has stored it before the entry, which we have read with acquire. */
+        /* Relaxed: the host stored the word before the entry, which this vCPU has read with
+         * acquire. */
         if (__builtin_expect(!atomic_load_explicit(failed, memory_order_relaxed), 1))
                 return false;
         atomic_store_explicit(failed, 0, memory_order_relaxed);

@@ -17,7 +17,7 @@ struct pager {
         struct frame *frames;
         uint32_t nframes;
         uint64_t pfn0;                  /* guest-physical page number of frame 0 */
-        bool blind;                     /* pages come with A=1, so it does not tell their use */
+        bool blind;                     /* pages come with A=1, so A does not tell their use */
 
         /* The cleaner is woken below low and works up to high: pager_marks(), by the cleaner.
          * Other vCPUs read them as hints. */

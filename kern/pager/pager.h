@@ -3,7 +3,7 @@
  *
  * Pure logic over atomic PTEs and frame words.  The pager's state is in cache.h.  The functions
  * that it needs from outside are in env.h: kern provides them in the guest, and the unit tests on
- * the host, where the same files run under sanitizers and a model check.  The pager allocates no
+ * the host, where these files run under sanitizers and a model check.  The pager allocates no
  * memory, and blocks only in env_*.
  *
  * Errors: 0 or -errno.  All pte pointers are window addresses of entries in type-stable page-table
@@ -24,9 +24,9 @@
  * and holds the frame (claim or pin) since before that.
  *
  * [I] A stamp is never replaced by an earlier one.  Two holders of a pin may have cleared A one
- * after the other, with a walk between them that set it again; then only the later stamp covers
- * what that walk cached.  So the epoch is read after the word: if another has stamped the frame
- * since, the exchange fails. */
+ * after the other, with a walk between them that set it again; then only the later stamp covers the
+ * translation that this walk cached.  So the epoch is read after the word: if another thread has
+ * stamped the frame since, the exchange fails. */
 static inline void frame_stamp(struct frame *f)
 {
         uint64_t w = atomic_load(&f->word);
@@ -90,26 +90,29 @@ int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f);
  * page_prefetched().  p: the REMOTE value seen; f: a claimed frame.  False: the entry changed, f
  * is still the caller's. */
 bool page_prefetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f, bool marker);
-/* REMOTE -> PART: until page_part_over() the slot stays as it is, and the caller reads what it
- * wants of it.  p: the REMOTE value seen, neither LOST nor WANTED: else threads that read parts of
- * a page in turns could keep it from one that needs all of it.  False: the entry changed. */
+/* REMOTE -> PART: until page_part_over() the slot stays as it is, and the caller reads bytes of it.
+ * p: the REMOTE value seen, neither LOST nor WANTED: else threads that read parts of a page in
+ * turns could keep it from a thread that needs all of it.  False: the entry changed. */
 bool page_part(pte_slot_t *pte, pte_t p);
-/* PART -> REMOTE, by who made it PART; err: the page is not what was written, so LOST. */
+/* PART -> REMOTE, by the vCPU that made the entry PART; err: the page is not what was written, so
+ * LOST. */
 void page_part_over(pte_slot_t *pte, int err);
 /* A marker was touched: HELD -> PRESENT.  False: the entry changed. */
 bool page_use_marker(pte_slot_t *pte, pte_t p);
 /* A page of zeroes that was filled in ahead counts as touched from now on. */
 void page_touch(pte_slot_t *pte);
-/* Was a page used since it was prefetched?  USED is said once a page, to whoever asks first. */
+/* Was a page used since it was prefetched?  The answer is USED once a page, for the first
+ * caller. */
 enum lookahead_use page_use(const struct pager *pg, pte_slot_t *pte);
 /* Waits, bounded, for a BUSY or PART entry to change. */
 void page_wait(pte_slot_t *pte, pte_t seen);
-/* The same of PART, for one that wants no more than a part itself. */
+/* Like page_wait(), for a vCPU that reads only a part itself: sets WAITERS but not WANTED, so the
+ * page may stay far. */
 void page_wait_part(pte_slot_t *pte, pte_t seen);
 
-/* Any state -> NONE.  Waits while the entry is BUSY or PART, but not for a prefetch, which nobody
- * waits for.  A slot is freed at once.  A frame is returned, for frame_discard() *after* the caller
- * has flushed all TLBs; else FRAME_NONE.  *old: the entry before. */
+/* Any state -> NONE.  Waits while the entry is BUSY or PART, but does not wait for a prefetch.  A
+ * slot is freed at once.  A frame is returned, for frame_discard() *after* the caller has flushed
+ * all TLBs; else FRAME_NONE.  *old: the entry before. */
 frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old);
 /* Any state but NONE: new PTE_PROT bits.  Without ACCESS, PRESENT becomes HELD, and back.  True: a
  * TLB may hold more rights than the new ones. */
@@ -117,8 +120,8 @@ bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot);
 /* Moves the page of *from to *to, which is NONE.  True: a TLB may still hold it at its old
  * place. */
 bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to);
-/* Sets or clears FRAME_LOCKED for a resident page.  True if that changed it.  A page that is one of
- * too many is not locked: all others need frames too. */
+/* Sets or clears FRAME_LOCKED for a resident page.  True if that changed it.  Beyond half of the
+ * frames no page is locked: all other pages need frames too. */
 bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked);
 /* The page will be used soon: if it is resident, the hand leaves it at its next visit. */
 void page_keep(const struct pager *pg, pte_slot_t *pte);
@@ -127,9 +130,9 @@ void page_cool(struct pager *pg, pte_slot_t *pte);
 /* The page of an entry, wherever it is, has this priority from now on: PTE_HIGH, PTE_LOW or 0.  1;
  * 0: there is no page; -EAGAIN: it is being fetched, OUT *seen: the entry. */
 int page_set_priority(pte_slot_t *pte, pte_t priority, pte_t *seen);
-/* A page that its program has used and will hardly use again: the same, and the cleaner evicts it
- * before others, unless it is used meanwhile.  The caller begins a flush.  True: it was prefetched,
- * and nobody had seen its use. */
+/* For a page that its program has used and will hardly use again: as page_cool(), and the cleaner
+ * evicts it before others, unless it is used meanwhile.  The caller begins a flush.  True: the page
+ * was prefetched, and its use was not told yet. */
 bool page_pass(struct pager *pg, pte_slot_t *pte);
 
 /* --- eviction (clock.c) --- */

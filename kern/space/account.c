@@ -1,5 +1,5 @@
 /*
- * What memory costs: the commit limit, and the resource limits.
+ * The cost of memory: the commit limit, and the resource limits.
  *
  * Every private VMA is paid for in one of three ways:
  *
@@ -9,8 +9,8 @@
  *                the VMA is so
  *   neither      private file mappings that never were writable: their pages can be read again
  *
- * The bit in the entry keeps the second kind exact whatever happens to the VMA: the code that turns
- * an entry with PTE_CHARGED into NONE gives one charge back (pt_zap's count, or the evictor).
+ * The bit in the entry keeps the second kind exact in all that happens to the VMA: the code that
+ * turns an entry with PTE_CHARGED into NONE gives one charge back (pt_zap's count, or the evictor).
  * mprotect to writable turns TOUCH into CHARGED, unless MAP_NORESERVE or --overcommit rule that
  * out; pages touched before then count twice, until they are dropped.  Shared mappings live in the
  * host's arena and cost nothing here.
@@ -43,7 +43,7 @@ bool mm_may_expand(const struct vma *v, uint64_t pages, uint64_t fewer)
         return !data || vma_counts.data + pages - fewer <= page_count(control.rlimit_data);
 }
 
-/* What was touched and locked by the page takes frames too. */
+/* Pages that were locked one by one, at their touch, take frames too. */
 int mm_may_lock(uint64_t pages, uint64_t whole, int over_limit)
 {
         if (pages + vma_counts.locked > page_count(control.rlimit_memlock))

@@ -1,5 +1,5 @@
 /*
- * What memory costs: how a VMA is paid for (base/charge.h has the counter), and resource limits.
+ * The cost of memory: how a VMA is paid for (base/charge.h has the counter), and resource limits.
  */
 #ifndef VMRUN_ACCOUNT_H
 #define VMRUN_ACCOUNT_H
@@ -16,16 +16,16 @@ uint32_t mm_payment(const struct vma *v);
  * kind less? */
 bool mm_may_expand(const struct vma *v, uint64_t pages, uint64_t fewer);
 
-/* May so many more pages be locked?  RLIMIT_MEMLOCK (over_limit if exceeded) counts all, the
- * cache's own share (-ENOMEM) those of them that are to be resident as a whole. */
+/* May this many more pages be locked?  RLIMIT_MEMLOCK (over_limit if exceeded) counts all `pages`,
+ * the cache's own share (-ENOMEM) the `whole` of them that are to be resident as a whole. */
 int mm_may_lock(uint64_t pages, uint64_t whole, int over_limit);
-/* The same for `pages` more of v, which is VMA_LOCKED. */
+/* mm_may_lock() for `pages` more pages of v, which is VMA_LOCKED. */
 int mm_may_lock_more(const struct vma *v, uint64_t pages, int over_limit);
 /* If the cache's share has refused a lock since the last call: says so, with -v.  Without mm_lock,
  * since it may exit. */
 void mm_lock_report(void);
 
-/* mlockall(MCL_FUTURE): the VMA_LOCK flags of what is mapped from now on. */
+/* mlockall(MCL_FUTURE): the VMA_LOCK flags of VMAs that are mapped from now on. */
 extern uint32_t mm_lock_future __attribute__((visibility("hidden")));
 
 #endif

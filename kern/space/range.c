@@ -1,5 +1,5 @@
 /*
- * Operations on ranges, which the memory system calls share; range.h has the rules they follow.
+ * Operations on ranges, which the memory system calls share; range.h has their rules.
  */
 #include <asm-generic/errno.h>
 #include "base/charge.h"
