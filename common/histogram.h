@@ -1,11 +1,11 @@
 /*
- * Latency histograms: HIST_SUB bits of linear buckets an octave (abi.h has their number).
+ * Latency histograms: HIST_SUB bits of linear buckets an octave (abi_stats.h has their number).
  */
 #ifndef VMRUN_HISTOGRAM_H
 #define VMRUN_HISTOGRAM_H
 
 #include <stdint.h>
-#include "abi.h"
+#include "abi_stats.h"
 
 /* The bucket of a latency in TSC ticks. */
 static inline unsigned hist_bucket(uint64_t t)

@@ -1,15 +1,15 @@
 /*
- * What a fork takes out of the parent's guest and puts into the child's (docs/architecture.md, "The
- * life of a fork").  All of it passes through the xfer page of the vCPU that forks.  Everything
- * else of a process is copied by the host's fork().
+ * The state that a fork takes out of the parent's guest and puts into the child's
+ * (docs/architecture.md, "The life of a fork").  All of it passes through the xfer page of the vCPU
+ * that forks.  Everything else of a process is copied by the host's fork().
  *
  * Filled in by kern (kern/entry/fork.c) in the parent, read by kern in the child; the host
- * (runtime/process/fork_image.c) stores it in between, and fills in what is marked IN.
+ * (runtime/process/fork_image.c) stores it in between, and fills in the fields marked IN.
  */
 #ifndef VMRUN_FORK_H
 #define VMRUN_FORK_H
 
-#include "abi.h"
+#include <stdint.h>
 
 /* Of the thread and the address space. */
 struct fork_state {
@@ -23,7 +23,8 @@ struct fork_vma {
         uint32_t prot, flags;
         uint32_t file;
         uint16_t order;                 /* of its pages: PAGE_SIZE << order bytes each */
-        /* 1: MADV_DONTFORK: not in the child, where the host gives back what it holds */
+        /* 1: MADV_DONTFORK: not in the child, where the host gives back the VMA's file or arena
+         * range */
         uint16_t dropped;
 };
 

@@ -1,10 +1,9 @@
 /*
- * The address map: where everything lives in the guest's virtual and physical space.
+ * The address map of the guest's virtual and physical space.
  *
  * Guest RAM appears at the same virtual address in the guest and in the vmrun process (the
- * "window"), so a pointer into it means the same on both sides.  Guest-physical and window
- * addresses differ by one constant.  Shared by C on both sides and by kern's assembly: plain
- * numbers only.
+ * "window"), so a pointer into it is valid on both sides.  Guest-physical and window addresses
+ * differ by one constant.  Shared by C on both sides and by kern's assembly: plain numbers only.
  *
  *   virtual                        what
  *   0x0000000000000000..           the program
@@ -15,11 +14,11 @@
  *                                  their own addresses
  *   0x00006ff000000000 TREE_WINDOW the slots of the far tiers and their holders (tree.h), mapped
  *                                  in doubling steps
- *   0x0000700000000000             end of what vmrun keeps for itself
+ *   0x0000700000000000             end of the range that vmrun keeps for itself
  *   0x00007ffffffff000             top of the program's stack
  *
  *   offset in RAM                  what
- *   0                              kern image (header first, see abi.h)
+ *   0                              kern image (header first, see abi_image.h)
  *   CONTROL_OFF                    struct control
  *   VCPUS_OFF                      vCPU blocks, VCPU_BLOCK bytes each
  *   RINGS_OFF                      rings of far memory, a struct io_rings a vCPU, RINGS_SIZE apart
@@ -64,7 +63,7 @@
 #define PDPT_OFF(slot)  (POOL_OFF + (slot) * PAGE_SIZE)
 #define POOL_PDPTS      256
 
-/* A vCPU block, and what is at which offset of it. */
+/* A vCPU block, and the offsets of its parts. */
 #define VCPU_BLOCK      0x20000
 #define VCPU_SELF       (WINDOW - VCPU_BLOCK)
 #define VCPU_STATS_OFF  0x1000          /* struct vcpu_stats */
@@ -85,7 +84,7 @@
 #define VCPU_PDPT_OFF   0x15000
 #define VCPU_PD_OFF     0x16000
 #define VCPU_PT_OFF     0x17000
-/* What a guide needs (kern/paging/guide.h): a page that is not mapped, its stack, the program's
+/* Room for a guide (kern/paging/guide.h): a page that is not mapped, its stack, the program's
  * extended state meanwhile, and a struct guide_run. */
 #define VCPU_GUIDE_OFF   0x18000
 #define VCPU_GUIDE_STACK 0x19000
@@ -96,8 +95,8 @@
 
 /* The port whose OUT is an exit; honoured only with RIP in kern's image. */
 #define EXIT_PORT       0x10
-/* The port whose OUTB wakes the I/O thread, inside KVM (an ioeventfd): no exit to vmrun.  From a
- * program it does no more than that. */
+/* The port whose OUTB wakes the I/O thread, inside KVM (an ioeventfd): no exit to vmrun.  If the
+ * program writes to this port, the I/O thread wakes up, and no more happens. */
 #define DOORBELL_PORT   0x14
 
 /* Selectors: Linux's own layout.  Program and kern share a level: the KERN pair at p = 0, the USER

@@ -1,10 +1,10 @@
 /*
- * What vmrun and memnode say to each other over RDMA.
+ * The protocol between vmrun and memnode over RDMA.
  *
  * A client makes one control connection and any number of data connections to the same port, each
- * an RC queue pair set up by rdma_cm.  The private data of a connection request says which it is.
- * On the control connection both sides SEND messages of the form below; a data connection carries
- * one-sided READs and WRITEs only.
+ * an RC queue pair set up by rdma_cm.  The private data of a connection request says which kind of
+ * connection it is for.  On the control connection both sides SEND messages of the form below; a
+ * data connection carries one-sided READs and WRITEs only.
  *
  *   client                                      memnode
  *   connect, private data CONTROL, no id   ->
@@ -32,24 +32,26 @@
  * grants stay as they were; the data connections are made again.  HELLO is not repeated.
  *
  * A memnode that keeps leases over its restart (--resume, WELCOME's `keeps`) knows its clients
- * again.  Slabs have other addresses and keys then.  So the acceptance of a connection says how
- * often that has happened to its client, in `generation`.  A grant is good as long as the number
- * is the one of its time; after that the client asks for it by FIND, before it uses the slab.  At
- * its end such a memnode says GOODBYE to those only whose memory is not kept.
+ * again.  Slabs have other addresses and keys then.  So the acceptance of a connection says, in
+ * `generation`, how many restarts its client has outlived.  A grant is good as long as `generation`
+ * is the number at the time of the grant; after that the client asks for the grant by FIND, before
+ * it uses the slab.  When such a memnode ends, it says GOODBYE only to clients whose memory it does
+ * not keep.
  *
  * A client may be several processes, which share its leases: the children of a program that forked.
  * Each has a control connection and data connections of its own, told apart by the `member` in the
  * private data.  A control connection is admitted if its `generation` is above all that its member
- * had before; it ends the older ones of that member, control and data.  A data connection names the
- * generation of the control connection that it belongs to, and is admitted as long as that is the
- * newest.  A member that was CUT is admitted never again.  docs/protocol.md says what this is for.
- * A client is gone when its last member is; GOODBYE from any member ends the whole client.
+ * had before; it ends the older connections of that member, control and data.  A data connection
+ * names the generation of the control connection that it belongs to, and is admitted as long as
+ * that connection is the newest.  A member that was CUT is admitted never again.  docs/protocol.md
+ * has the reason.  A client is gone when its last member is; GOODBYE from any member ends the whole
+ * client.
  *
  * The client has one request under way at a time.  memnode may SEND GOODBYE at any time: it is
- * about to end.  DRAIN says that it will, once all members have answered or --drain-timeout is
- * over; a member that connects meanwhile is told, too, and LEASE and HELLO are refused.  A
- * connection request that cannot be accepted is rejected by rdma_cm, also with private data,
- * because rdma_cm itself carries only a number.
+ * about to end.  DRAIN says that memnode will end once all members have answered or --drain-timeout
+ * is over.  memnode also sends DRAIN to a member that connects meanwhile, and refuses LEASE and
+ * HELLO.  A connection request that cannot be accepted is rejected by rdma_cm, also with private
+ * data, because rdma_cm itself carries only a number.
  *
  * Integers are little-endian.  rdma_cm pads private data with zeros, and both sides may find more
  * bytes than were sent: only `length` says how much there is.
@@ -79,22 +81,23 @@ struct node_private {
         uint16_t depth;
         /* from 1 on; in the acceptance: restarts of memnode that the client has outlived */
         uint32_t generation;
-        /* which process of the client: a number from 1 on that no other process of it ever has */
+        /* the process of the client: a number from 1 on that no other process of this client ever
+         * has */
         uint64_t member;
         uint64_t id;                    /* of the client; 0 with CONTROL: a new one */
         uint8_t  secret[NODE_SECRET];
 };
 enum node_kind { NODE_CONTROL = 1, NODE_DATA = 2 };
 
-/* What every message begins with. */
+/* The header of every message. */
 struct node_header {
         uint32_t magic;
         uint16_t version;
         uint16_t type;                  /* enum node_type */
         /* of the whole message, header included: exactly the size of its struct */
         uint32_t length;
-        /* The client counts its requests, from 1 on; what answers one has its number.  Else 0.  So
-         * an answer that comes when nobody waits for it any more is known. */
+        /* The client counts its requests, from 1 on.  An answer has the number of its request, any
+         * other message 0.  So the client knows an answer for which it no longer waits. */
         uint32_t request;
 };
 enum node_type {
@@ -112,7 +115,7 @@ enum node_type {
         NODE_FIND,
 };
 
-/* Why a request was refused; the text says it for people. */
+/* Why a request was refused; the text is for people. */
 enum node_error {
         NODE_EPROTO = 1,                /* a message that makes no sense; the connection ends */
         NODE_EVERSION,                  /* another version of this protocol */
@@ -186,15 +189,15 @@ struct node_moved {
 struct node_plain { struct node_header h; };    /* DONE, DRAIN, GOODBYE */
 
 /*
- * Over NBD memnode cannot say anything unasked.  A lease with members (memnode/nbd/nbd.h) has a
+ * Over NBD memnode cannot send anything unasked.  A lease with members (memnode/nbd/nbd.h) has a
  * status behind its last byte instead, which a member READs now and then, from its beginning: a
- * byte of enum node_status, a byte that is NODE_KEEPS or 0, then zeros.  A WRITE there says that
- * this member cannot move; that it has moved is said by NBD_CMD_DISC.
+ * byte of enum node_status, a byte that is NODE_KEEPS or 0, then zeros.  By a WRITE there a member
+ * says that it cannot move its pages, by NBD_CMD_DISC that it has moved them.
  */
 #define NODE_STATUS_BYTES 512
 enum node_status { NODE_SERVES, NODE_DRAINS };
 /* Also in WELCOME, over RDMA: at an orderly end memnode writes the lease to a file, and serves it
- * again when it is started.  So it is no proof that what is there is gone if nobody listens. */
+ * again when it is started.  So the pages of the lease may still exist while no memnode listens. */
 #define NODE_KEEPS 1
 
 _Static_assert(sizeof(struct node_private) <= 56, "rdma_cm carries 56 bytes of private data");

@@ -12,7 +12,8 @@
 
 #define PROFILE_DEPTH  32               /* addresses of a stack */
 #define PROFILE_STACKS 16384            /* a power of two */
-/* From so many on, a new stack is cut to its innermost address: so no call site is lost. */
+/* Once this many stacks are in use, a new stack is cut to its innermost address: so no call site is
+ * lost. */
 #define PROFILE_WHOLE  (PROFILE_STACKS / 4 * 3)
 
 /* The faults with one stack. */
@@ -23,23 +24,24 @@ struct profile_stack {
         /* Relaxed: they order nothing. */
         _Atomic uint64_t faults;
         _Atomic uint64_t late;          /* of these: the page was under way already */
-        _Atomic uint64_t ticks;         /* of the TSC, that they waited for */
-        _Atomic uint64_t touched;       /* the address that one of them was at */
+        _Atomic uint64_t ticks;         /* ticks of the TSC for which these faults waited */
+        _Atomic uint64_t touched;       /* the address of one of these faults */
         /* How many of at[]; 0: they are being filled in.  Stored with release, after them. */
         _Atomic uint32_t depth;
         /* 1: the next frame was in a page that was not here, so there may be more callers. */
         uint32_t part;
-        /* The word at RSP, if it is an address of code: then a function that keeps no frame was
-         * called from there, perhaps.  Else 0. */
+        /* The word at RSP, if it is an address of code: perhaps the caller of a function that keeps
+         * no frame.  Else 0. */
         uint64_t top;
-        /* First the instruction that was under way, then where each call returns to. */
+        /* First the address of the instruction that faulted, then the return address of each
+         * call. */
         uint64_t at[PROFILE_DEPTH];
 };
 
 struct profile {
         _Atomic uint64_t used;          /* stacks */
         _Atomic uint64_t cut;           /* faults whose stack was cut, because the table was full */
-        /* Faults that found no place at all, and the ticks that they waited for. */
+        /* Faults that found no place in the table, and the ticks for which they waited. */
         _Atomic uint64_t lost, lost_ticks;
         struct profile_stack stack[PROFILE_STACKS];
 };

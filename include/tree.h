@@ -1,8 +1,9 @@
 /*
  * The allocator of a process tree: memory that all vmrun processes of a tree, and kern in each of
  * them, share.  It says which slot of the far tiers is whose.  docs/architecture.md ("The allocator
- * of a process tree") has the protocol and what a process killed at any moment leaves behind; this
- * header has the layout of what kern sees, and the only code that knows the bits of a slot word.
+ * of a process tree") has the protocol, and the state that a process killed at any moment leaves
+ * behind; this header has the layout of the memory that kern sees, and the only code that knows the
+ * bits of a slot word.
  *
  *   a slot word  15 14   13   12 11..10  9..0
  *   FREE          0  0    0    0     0     0
@@ -12,16 +13,16 @@
  *                                               never written
  *   CHECK(p)      1  1  AGAIN DUE    0     p    as SHARED, while p finds out whether it still has
  *                                               a holder
- *   retired       0  0    0    1     0     0    held by nobody, and never given again
+ *   retired       0  0    0    1     0     0    held by no process, and never given again
  *
- * DUE: a write may still arrive there, at a node that cannot fence (docs/protocol.md). The owner's
+ * DUE: a write may still arrive there, at a node that cannot fence (docs/protocol.md).  The owner's
  * I/O side sets it before it sends a page, and clears it when the node has answered the only copy
- * that was sent. If there are more, it stays: what the slot holds may be read, since all copies are
- * the same, but no other page may ever be written there.  It stays, too, where a write has failed.
+ * that was sent.  If more copies were sent, DUE stays: the slot may be read, since all copies are
+ * equal, but no other page may ever be written there.  DUE also stays where a write has failed.
  *
  * A word is changed by compare-and-swap.  Only p, or the process that buries p, changes OWNED(p)
- * and CHECK(p).  So the words themselves say what a dead process held, and no count can be off by
- * one.
+ * and CHECK(p).  So the words themselves say which slots a dead process held, and no count can be
+ * off by one.
  */
 #ifndef VMRUN_TREE_H
 #define VMRUN_TREE_H
@@ -29,7 +30,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "abi.h"
+#include "abi_slab.h"
+#include "layout.h"
 
 #define TREE_PROCESSES 1024             /* processes of a tree that hold slots at one time */
 #define SLAB_PAGES     (1u << SLAB_SHIFT)
@@ -46,7 +48,8 @@ typedef _Atomic uint16_t slot_word_t;
 #define SLOT_SHARED 0x8000u
 #define SLOT_CHECK  0xc000u
 #define SLOT_STATE  0xc000u
-#define SLOT_AGAIN  0x2000u             /* CHECK: a holder released it since, look again */
+/* CHECK: a holder has released the slot since, look again */
+#define SLOT_AGAIN  0x2000u
 #define SLOT_DUE    0x1000u             /* a write may still arrive */
 #define SLOT_NUMBER 0x03ffu
 
@@ -62,35 +65,37 @@ typedef _Atomic uint16_t chunk_word_t;
 struct slab_map {
         slot_word_t word[SLAB_PAGES];
         chunk_word_t chunk[SLAB_CHUNKS];
-        /* By process: chunks in which it ever took, was given or checked a slot.  Set before that,
-         * and cleared when the process is buried; so the process that buries it knows where to
-         * look. */
+        /* By process: chunks in which the process ever took, was given or checked a slot.  Set
+         * before that, and cleared when the process is buried; so the process that buries it knows
+         * where to look. */
         _Atomic uint64_t touched[TREE_PROCESSES][SLAB_CHUNKS / 64]
                 __attribute__((aligned(PAGE_SIZE)));
-        /* Of slots on remote nodes: the sum of the page that was last sent there (far/sums.c).
-         * Stored by the I/O side of the slot's owner before the page is sent.  Who reads the slot
-         * has learnt that the page is there, so it sees the sum too.  A process that dies between
-         * the two leaves its slot OWNED: nobody reads it. */
+        /* Of slots on remote nodes: the sum of the page that was last sent there (far/sums.c).  The
+         * I/O side of the slot's owner stores the sum before it sends the page.  A process that
+         * reads the slot has learnt that the page is there, so it sees the sum too.  A process that
+         * dies between store and send leaves its slot OWNED: no process reads it. */
         _Atomic uint32_t sum[SLAB_PAGES] __attribute__((aligned(PAGE_SIZE)));
         /* By place, a bit a slot: the copy there is the page that was last written
          * (runtime/far/copies.h). */
         _Atomic uint64_t good[TREE_PLACES][SLAB_PAGES / 64] __attribute__((aligned(PAGE_SIZE)));
-        /* A bit a slot: no copy fitted its sum, so none could be made of it.  By who holds the
-         * slot; cleared when it is written, or copied after all. */
+        /* A bit a slot: no copy fitted its sum, so repair could make no other.  Set by a process
+         * that holds the slot; cleared when the slot is written, or copied after all. */
         _Atomic uint64_t unfit[SLAB_PAGES / 64];
-        /* Places of the slab, if there are bits of them; 0: there are none, and one place.  Under
-         * the tree's mutex.  Only grows, but for a place whose maker died before it was listed. */
+        /* How many places of the slab have bits in `good`; 0: none, and the slab has one place.
+         * Written under the tree's mutex.  Only grows, but for a place whose maker died before it
+         * was listed. */
         _Atomic uint32_t places;
 };
 
-/* What a process holds: one cache line a process.  Counts for the leak check and for leasing ahead;
- * nothing else relies on them. */
+/* One cache line a process.  owned, shared: how many slots it holds, for the leak check and for
+ * leasing ahead; nothing else relies on these counts. */
 struct tree_process {
         _Atomic uint64_t owned, shared;
-        /* a set of nodes: writes that it gave up may still arrive there (runtime/far/copies.h) */
+        /* a set of nodes: writes that this process gave up may still arrive there
+         * (runtime/far/copies.h) */
         _Atomic uint64_t unfenced;
-        /* sets of nodes: its own connection says that they are to be left; it needs them no more
-         * (runtime/far/leave.h) */
+        /* sets of nodes.  asked: this process's own connection says that the node is draining.
+         * left: this process needs the node no more (runtime/far/leave.h) */
         _Atomic uint64_t asked, left;
         uint64_t pad[3];
 };
@@ -104,12 +109,12 @@ struct tree_common {
         _Atomic uint32_t missed;        /* counts writes that a copy missed: a hint to repair */
         /* the number, plus 1, of the process that may copy shared slots (runtime/far/repair.c) */
         _Atomic uint32_t repairer;
-        /* a set of nodes that are to be left, or were: their slabs have bits.  Only grows, under
-         * the tree's mutex (runtime/far/leave.h). */
+        /* a set of nodes that are draining, or were: their slabs have bits.  Only grows, under the
+         * tree's mutex (runtime/far/leave.h). */
         _Atomic uint64_t leaving;
-        /* the rate at which all of them make up for missed copies (runtime/far/walk.h) */
+        /* the rate at which all processes make up for missed copies (runtime/far/walk.h) */
         _Atomic int64_t repairs_until;
-        /* pages were copied, and nobody has said since that no process wants copies:
+        /* pages were copied, and since then no process has found that none wants copies:
          * runtime/far/whole.h */
         _Atomic uint32_t copied;
         uint32_t pad[5];
@@ -120,8 +125,8 @@ struct tree_common {
  * (runtime/far/tree_life.c); -1: there is none. */
 struct tree_child { uint32_t number; int life; };
 
-/* What kern sees is one run of units of SLAB_MAP_SIZE: struct tree_common, then the maps of slab 0,
- * 1, ... */
+/* kern sees one run of units of SLAB_MAP_SIZE: struct tree_common, then the maps of slab 0, 1,
+ * ... */
 #define SLAB_MAP_SIZE (2ull << 20)
 #define TREE_UNITS    (1 + SLABS_MAX)
 _Static_assert(sizeof(struct slab_map) <= SLAB_MAP_SIZE &&
@@ -144,9 +149,10 @@ static inline slot_word_t *slot_word(char *units, uint64_t slot)
         return &tree_map(units, slot_slab(slot))->word[slot_page(slot)];
 }
 
-/* The I/O side of the slot's owner: before it sends a page to a node that cannot fence, and when
- * the node has answered the only copy that was sent.  Release: others see it DUE before the page
- * can arrive, and see it gone only after the answer. */
+/* The I/O side of the slot's owner calls slot_write_begins() before it sends a page to a node that
+ * cannot fence, and slot_write_ends() when the node has answered the only copy that was sent.
+ * Release: other processes see DUE before the page can arrive, and see it cleared only after the
+ * answer. */
 static inline void slot_write_begins(slot_word_t *word)
 {
         atomic_fetch_or_explicit(word, SLOT_DUE, memory_order_release);

@@ -1,11 +1,11 @@
 /*
- * Addresses of guest RAM in the window, which are the same in kern and in vmrun (layout.h).
+ * Addresses of guest RAM in the window, which kern and vmrun share (layout.h).
  */
 #ifndef VMRUN_WINDOW_H
 #define VMRUN_WINDOW_H
 
 #include <stdint.h>
-#include "abi.h"
+#include "abi_control.h"
 
 /* Guest-physical address <-> address in the window. */
 static inline void *window_va(uint64_t gpa) { return (void *)(gpa - RAM_GPA + WINDOW); }

@@ -1,6 +1,6 @@
 /*
- * Bits and numbers of the x86-64 architecture, as the Intel SDM names them.  Only what more than
- * one file needs; page-table entries are in kern/pager/pte.h.
+ * Bits and numbers of the x86-64 architecture, as the Intel SDM names them.  Only those that more
+ * than one file needs; page-table entries are in kern/pager/pte.h.
  */
 #ifndef VMRUN_X86_H
 #define VMRUN_X86_H
@@ -20,7 +20,7 @@
 #define X86_AC 0x040000ull
 #define X86_ID 0x200000ull
 
-/* What any program may change by arithmetic, by STD and by POPF */
+/* Flags that any program may change by arithmetic, by STD and by POPF */
 #define X86_FLAGS_OF_USER                                                                         \
         (X86_CF | X86_PF | X86_AF | X86_ZF | X86_SF | X86_TF | X86_DF | X86_OF | X86_RF | X86_AC)
 
@@ -60,7 +60,7 @@
 #define DESC_LONG      (1ull << 53)
 #define DESC_32        (1ull << 54)
 #define DESC_PAGES     (1ull << 55)     /* the limit counts pages */
-/* Types of the system's: SDM volume 3, 3.5 */
+/* Types of system segments: SDM volume 3, 3.5 */
 #define DESC_TSS_BUSY  (0xbull << 40)
 #define DESC_INTERRUPT (0xeull << 40)
 

@@ -1,4 +1,4 @@
-/* The kern image: a flat binary at the start of the window, its header first (abi.h). */
+/* The kern image: a flat binary at the start of the window, its header first (abi_image.h). */
 #include "layout.h"
 
 OUTPUT_FORMAT("elf64-x86-64")

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "base/options.h"
 #include "base/privfd.h"

@@ -40,7 +40,8 @@ static inline void cpu_flush_tlb(int level)
         }
 }
 
-/* x87, SSE, AVX and AVX-512 (Intel SDM vol. 1, 13.1): what compiled code uses by itself. */
+/* x87, SSE, AVX and AVX-512 (Intel SDM vol. 1, 13.1): the state that compiled code uses by
+ * itself. */
 #define CPU_XSAVE_MASK 0xe7u
 
 /* The extended state of the program, which kern itself does not use.  area: aligned to 64 bytes;

@@ -1,18 +1,31 @@
 /*
- * Exits to the host (abi.h has the protocol).  Upcalls that come while one is pending are served by
- * upcall_serve(), which is a declared door: it may exit in turn.
+ * Exits to the host (abi_exits.h has the protocol), and upcalls that come while an exit is pending.
+ *
+ * The function that serves upcalls is above this file, in entry/upcall.c: its address is in the
+ * image's header.  The header is mapped without W, so no store of a program at kern's privilege
+ * level can change where an upcall goes.
  */
+#include "abi_image.h"
 #include "base/cpu.h"
 #include "base/exit.h"
 #include "base/kern.h"
+
+/* Serves one upcall.  The function may exit, and its exits may bring further upcalls.  Returns the
+ * upcall's answer. */
+static int64_t serve(const struct upcall *u)
+{
+        const struct kern_header *header = (const struct kern_header *)WINDOW;
+
+        return ((int64_t (*)(const struct upcall *))header->upcall)(u);
+}
 
 static void out(void)
 {
         struct vcpu *v = &vcpu_self;
 
-        /* MODE_OUT tells kickers that this vCPU uses no translation of the program.  It looks for
-         * flushes before it next becomes PROGRAM (entry/entry.S).  Release: a kicker that sees the
-         * mode sees all that kern did before. */
+        /* MODE_OUT tells kickers that this vCPU uses no translation of the program.  This vCPU
+         * looks for flushes before it next becomes PROGRAM (entry/entry.S).  Release: a kicker that
+         * sees the mode sees all that kern did before. */
         atomic_store_explicit(&v->mode, MODE_OUT, memory_order_release);
         cpu_exit();
         atomic_store_explicit(&v->mode, MODE_KERN, memory_order_relaxed);
@@ -35,7 +48,7 @@ int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t
                 /* Copied first: serving it may exit, and that exit may bring another upcall. */
                 const struct upcall u = v->upcall;
                 v->upcall.op = UPCALL_NONE;
-                v->upcall.ret = upcall_serve(&u);
+                v->upcall.ret = serve(&u);
                 stats()->exits[EXIT_UPCALL_DONE]++;
                 v->exit.op = EXIT_UPCALL_DONE;
                 out();

@@ -5,15 +5,11 @@
 #define VMRUN_EXIT_H
 
 #include <stdint.h>
-#include "abi.h"
+#include "abi_exits.h"
 
 /* Makes an exit with an op and its arguments, serves upcalls until the answer is there, and returns
  * exit.ret. */
 int64_t vmexit(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2);
 int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4);
-
-/* The declared door from base to entry: serves one upcall, which may exit and bring further
- * upcalls.  Returns its answer.  (entry/upcall.c) */
-int64_t upcall_serve(const struct upcall *u);
 
 #endif

@@ -5,14 +5,14 @@
  * becomes PROGRAM (entry/entry.S looks at the epoch after it stored PROGRAM and a full barrier),
  * and notes the epoch it has reached.  A flush is complete once each vCPU either was seen outside
  * PROGRAM or has flushed up to its epoch: kern and host use no translation of the program.  Only
- * vCPUs that stay in PROGRAM are kicked and waited for, so a vCPU in kern that spins on a lock we
- * hold cannot deadlock with us.  [I]
+ * vCPUs that stay in PROGRAM are kicked and waited for, so a vCPU in kern that spins on a lock of
+ * the waiting vCPU cannot deadlock with it.  [I]
  */
 #include "base/cpu.h"
 #include "base/exit.h"
 #include "base/flush.h"
 #include "base/kern.h"
-#include "pager/pager.h"
+#include "pager/env.h"
 
 /* A completed epoch; only grows.  A hint that saves looking at every vCPU. */
 static _Atomic uint64_t done_epoch;

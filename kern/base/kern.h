@@ -8,13 +8,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "abi.h"
+#include "abi_control.h"
+#include "abi_stats.h"
+#include "abi_vcpu.h"
 
 /* All of kern is one image: data of other files is reached directly, not through a table of
  * addresses. */
 #pragma GCC visibility push(hidden)
 
-/* This vCPU's block, at the same address on each vCPU, and the page all share with the host
+/* This vCPU's block, at one address on all vCPUs, and the page that all vCPUs share with the host
  * (kern.lds.S). */
 extern struct vcpu vcpu_self;
 extern struct vcpu_stats vcpu_self_stats;

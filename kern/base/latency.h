@@ -1,5 +1,5 @@
 /*
- * Latency histograms of this vCPU (abi.h), for --stats.  The callers measure only if
+ * Latency histograms of this vCPU (abi_stats.h), for --stats.  The callers measure only if
  * control.stats_on.
  */
 #ifndef VMRUN_LATENCY_H
@@ -17,9 +17,9 @@ static inline void latency_add(unsigned kind, uint64_t ticks)
         s->ticks[kind] += ticks;
 }
 
-/* Are the parts of the next fetch to be measured?  It is the same until CNT_FETCHED moves, which
- * the fault path does once the fetch has begun: so the fault path and ring_read(), which tells the
- * host, choose the same ones. */
+/* Are the parts of the next fetch to be measured?  The answer stays until CNT_FETCHED moves, and
+ * the fault path moves it once the fetch has begun: so the fault path and ring_read(), which tells
+ * the host, choose the same fetches. */
 static inline bool fetch_sampled(void)
 {
         return (counters()[CNT_FETCHED] &

@@ -7,14 +7,14 @@
  *
  * [I] No wake-up is lost.  A taker sleeps only while the word is AWAITED, which the host compares
  * under its own lock.  The holder exchanges the word for FREE and wakes one taker if it was
- * AWAITED.  The woken taker sets AWAITED again, since it cannot know whether others sleep.  If it
- * is killed first (the child of a vfork), the others look again when their sleep's limit has
- * passed.
+ * AWAITED.  The woken taker sets AWAITED again, since it cannot know whether others sleep.  If that
+ * taker is killed first (the child of a vfork), the other takers look again when their sleep's
+ * limit has passed.
  */
 #include "base/cpu.h"
 #include "base/exit.h"
 #include "base/lock.h"
-#include "pager/pager.h"
+#include "pager/env.h"
 
 void env_relax(unsigned spins)
 {
@@ -31,7 +31,7 @@ enum { LOCK_FREE, LOCK_TAKEN, LOCK_AWAITED };
 
 void lock_take(struct lock *l)
 {
-        /* Acquire, here and below: sees what the last holder wrote before its release in
+        /* Acquire, here and below: sees all that the last holder wrote before its release in
          * lock_drop. */
         for (unsigned spins = 0; spins < LOCK_SPINS; spins++) {
                 uint32_t seen = LOCK_FREE;

@@ -1,8 +1,8 @@
 /*
  * The pool: 4 KiB pages for metadata, outside the cache.  The host grows it in doubling steps; it
- * never shrinks.  A freed page goes to the free list of its kind, so what was once a page table is
- * only ever a page table (type-stable).  The link is a page address in the first word: as a PTE it
- * is in no known state (pager/pte.h), so a late reader of a freed table leaves it alone.
+ * never shrinks.  A freed page goes to the free list of its kind, so a page that was once a page
+ * table is only ever a page table (type-stable).  The link is a page address in the first word: as
+ * a PTE it is in no known state (pager/pte.h), so a late reader of a freed table leaves it alone.
  */
 #include "base/exit.h"
 #include "base/kern.h"

@@ -2,9 +2,10 @@
  * Messages of kern: formatted here, shown by the host.
  */
 #include <stdarg.h>
+#include <stddef.h>
 #include "base/exit.h"
 #include "base/print.h"
-#include "pager/pager.h"
+#include "pager/env.h"
 
 struct text { char buf[400]; size_t n; };
 

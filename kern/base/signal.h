@@ -1,6 +1,6 @@
 /*
- * Signals that kern raises for the program: Linux's numbers and si_codes for x86 exceptions
- * (arch/x86/kernel/traps.c says which is which).
+ * Signals that kern raises for the program: Linux's numbers and si_codes for x86 exceptions (from
+ * arch/x86/kernel/traps.c).
  */
 #ifndef VMRUN_SIGNAL_H
 #define VMRUN_SIGNAL_H

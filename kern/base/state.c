@@ -2,6 +2,7 @@
  * State that exists once in a guest: the cache, and the lock of the address space.
  */
 #include "base/state.h"
+#include "pager/env.h"
 #include "window.h"
 
 struct pager pager;

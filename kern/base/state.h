@@ -5,7 +5,7 @@
 #define VMRUN_STATE_H
 
 #include "base/lock.h"
-#include "pager/pager.h"
+#include "pager/cache.h"
 
 #pragma GCC visibility push(hidden)
 

@@ -5,7 +5,7 @@
 #include "base/string.h"
 #include "layout.h"
 
-/* Up to so many bytes, plain moves are over before `rep movs` has begun. */
+/* Up to this many bytes, plain moves are over before `rep movs` has begun. */
 #define SMALL 128
 
 typedef uint64_t word __attribute__((may_alias, aligned(1)));

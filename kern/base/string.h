@@ -1,5 +1,5 @@
 /*
- * The corner of libc that compilers may call, and pages.
+ * The functions of libc that compilers may call, and copies of pages.
  */
 #ifndef VMRUN_STRING_H
 #define VMRUN_STRING_H

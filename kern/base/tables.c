@@ -18,7 +18,8 @@ static pte_slot_t *table_make(pte_slot_t *entry)
                 return NULL;
         e = 0;
         if (!atomic_compare_exchange_strong(entry, &e, window_gpa(page) | PTE_TABLE | PTE_ACCESS)) {
-                pool_page_free(POOL_PT, page);  /* another vCPU made it; ours was never visible */
+                /* another vCPU made the table; ours was never visible */
+                pool_page_free(POOL_PT, page);
                 return pt_table(e);
         }
         return page;

@@ -1,6 +1,6 @@
 /*
- * Page tables of the program: finding entries, and adding tables.  The pager core (pager/) decides
- * what happens to one page; this finds its entry.
+ * Page tables of the program: finding entries, and adding tables.  The pager core (pager/) changes
+ * the state of a page; the functions here find its entry.
  */
 #ifndef VMRUN_TABLES_H
 #define VMRUN_TABLES_H
@@ -10,7 +10,7 @@
 
 /* The entry for addr, or NULL if its page table does not exist. */
 pte_slot_t *pt_find(uint64_t addr);
-/* Same, making missing tables; NULL if the pool is used up. */
+/* As pt_find(), but makes missing tables; NULL if the pool is used up. */
 pte_slot_t *pt_make(uint64_t addr);
 
 /* The entry at *addr.  Where no table exists, the entry at the next address below end that has a
@@ -27,8 +27,8 @@ bool pt_map_window(uint64_t va, uint64_t gpa, uint64_t len);
 
 /* A vCPU that walks to an entry, or changes one, publishes the address first (full barrier) and
  * withdraws it afterwards: no table on the way is reused meanwhile (pt_wait_faults).  A vCPU
- * publishes one address at a time and does not sleep while it is published.  The host does the same
- * (runtime/memory/gmem.c). */
+ * publishes one address at a time and does not sleep while it is published.  The host publishes its
+ * addresses in this way too (runtime/memory/gmem.c). */
 static inline void pt_publish(uint64_t addr) { atomic_exchange(&vcpu_self.faulting, addr + 1); }
 
 static inline void pt_unpublish(void)

@@ -1,7 +1,7 @@
 /*
  * Walking the page tables of the program, in kern and in vmrun.  Four levels; the PDPTs of the
- * lower half exist from the start.  Tables come and go: publish the address first (tables.h,
- * runtime/memory/gmem.c).
+ * lower half exist from the start.  Tables come and go: the caller publishes the address first
+ * (tables.h, runtime/memory/gmem.c).
  */
 #ifndef VMRUN_WALK_H
 #define VMRUN_WALK_H

@@ -6,6 +6,7 @@
 #include "base/kern.h"
 #include "base/state.h"
 #include "mm/brk.h"
+#include "pager/pager.h"
 #include "paging/cleaner.h"
 #include "space/account.h"
 #include "window.h"

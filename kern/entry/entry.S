@@ -40,6 +40,7 @@ kern_header:
         .quad pf_common, trap_common
         .quad look_iret, look_syscall
         .quad look_iret_end, look_syscall_end
+        .quad upcall_serve
 
         .text
 

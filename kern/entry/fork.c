@@ -9,6 +9,7 @@
  * (base/flush.c).
  */
 #include <asm-generic/errno.h>
+#include "base/charge.h"
 #include "base/cpu.h"
 #include "base/print.h"
 #include "base/state.h"
@@ -17,8 +18,8 @@
 #include "far/slots.h"
 #include "fork.h"
 #include "mm/brk.h"
+#include "pager/pager.h"
 #include "paging/notice.h"
-#include "space/account.h"
 #include "space/range.h"
 
 /* ---- the parent ---- */
@@ -52,13 +53,13 @@ int64_t fork_vmas(uint64_t above, struct fork_vma *out)
 struct batch {
         struct fork_page *out;
         uint32_t n;
-        /* How many more pages may be copied to the child; the same if there is no other way. */
+        /* How many more pages may be copied to the child; how many if no slot can be allocated. */
         uint64_t copies, copies_most;
         bool wrote;
 };
 
-/* And evicts nothing: a slot that is in the batch is not shared yet, and a page that is looked at
- * must stay. */
+/* Completes writes, and evicts nothing: a slot in the batch is not shared yet, and a page that this
+ * vCPU looks at must stay. */
 static void complete_writes(void)
 {
         slots_write_wait();

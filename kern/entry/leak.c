@@ -2,6 +2,7 @@
  * The leak check at exit: compares frames, slots, pins and charges with the page tables and the
  * VMAs.  Nothing else runs meanwhile.
  */
+#include "base/charge.h"
 #include "base/exit.h"
 #include "base/print.h"
 #include "base/state.h"
@@ -9,18 +10,18 @@
 #include "entry/upcall.h"
 #include "far/slots.h"
 #include "far/timed.h"
+#include "pager/pager.h"
 #include "paging/notice.h"
-#include "space/account.h"
 #include "space/range.h"
 
-/* Far memory ends what was asked for ahead, of which nobody waits for the end. */
+/* Waits until all prefetches have completed. */
 static void await_prefetches(void)
 {
         for (uint32_t i = 0; i < pager.fresh; i++) {
                 _Atomic uint64_t *word = &pager.frames[i].word;
                 uint64_t w;
                 /* An orphan of a page that was unmapped meanwhile (page_detach).  Each sleep is
-                 * bounded; nobody wakes us. */
+                 * bounded, since no thread wakes this vCPU. */
                 while (((w = atomic_load(word)) & (FRAME_ORPHAN | FRAME_CLAIMED | FRAME_WRITING)) ==
                        (FRAME_ORPHAN | FRAME_CLAIMED)) {
                         if (!timed_wait(word, w, i))
@@ -30,7 +31,7 @@ static void await_prefetches(void)
         }
 }
 
-/* Sums of what the page tables of the program's mappings name. */
+/* How many frames, slots and charges the page tables of the program's mappings name. */
 struct tally { uint64_t frames, remote, charged, busy; };
 
 static void tally_range(struct tally *t, uint64_t start, uint64_t end)
@@ -42,7 +43,7 @@ static void tally_range(struct tally *t, uint64_t start, uint64_t end)
                         continue;
                 }
                 pte_t p = atomic_load(pte);
-                /* what was asked for ahead, and nobody waits for */
+                /* a prefetch that no vCPU waits for */
                 for (; pte_kind(p) == PTE_BUSY && (p & PTE_PREF); p = atomic_load(pte))
                         page_wait(pte, p);
                 t->frames += pte_kind(p) == PTE_PRESENT || pte_kind(p) == PTE_HELD;

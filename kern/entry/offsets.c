@@ -3,7 +3,10 @@
  * offsets.h.
  */
 #include <stddef.h>
-#include "abi.h"
+#include "abi_control.h"
+#include "abi_exits.h"
+#include "abi_image.h"
+#include "abi_vcpu.h"
 #include "entry/trap.h"
 #include "x86.h"
 

@@ -1,5 +1,5 @@
 /*
- * The time of day without an exit: TSC and a page that the host refreshes (abi.h, struct
+ * The time of day without an exit: TSC and a page that the host refreshes (abi_control.h, struct
  * time_page).
  */
 #include <asm-generic/errno.h>

@@ -1,7 +1,8 @@
 /*
- * Upcalls: what the host asks of kern while an exit is pending (abi.h has the protocol).
+ * Upcalls: requests of the host to kern while an exit is pending (abi_exits.h has the protocol).
  */
 #include <asm-generic/errno.h>
+#include "base/charge.h"
 #include "base/exit.h"
 #include "base/kern.h"
 #include "base/print.h"
@@ -11,8 +12,8 @@
 #include "fork.h"
 #include "mm/cut.h"
 #include "mm/map.h"
+#include "pager/pager.h"
 #include "paging/fault.h"
-#include "space/account.h"
 
 /* A system call cannot report why it fails; the program's own access would (paging/fault.c). */
 static int64_t populate_for_host(uint64_t start, uint64_t end, bool write)
@@ -28,7 +29,7 @@ static int64_t populate_for_host(uint64_t start, uint64_t end, bool write)
         return err;
 }
 
-/* What the program uses, as /proc/self/status reports it. */
+/* The memory that the program uses, as /proc/self/status reports it. */
 static void memory_usage(struct mm_usage *u)
 {
         uint64_t stocks = 0, nfree = atomic_load_explicit(&pager.nfree, memory_order_relaxed);

@@ -1,6 +1,6 @@
 /*
- * This vCPU's rings of far memory (abi.h): requests to the host to move a page to or from a node
- * behind a SLAB_REMOTE slab.
+ * This vCPU's rings of far memory (abi_rings.h): requests to the host to move a page to or from a
+ * node behind a SLAB_REMOTE slab.
  *
  * A vCPU has one demand read under way at a time, and waits for it.  The service vCPU has up to
  * IO_RING writes, and so has the vCPU that forks while the service vCPU is quiesced.
@@ -13,6 +13,7 @@
 #include "base/print.h"
 #include "base/state.h"
 #include "far/rings.h"
+#include "pager/env.h"
 
 static struct io_rings *rings(void) { return vcpu_rings(vcpu_self_fixed.number); }
 
@@ -82,7 +83,7 @@ int ring_part_wait(struct io_entry *e)
         /* Acquire, here and below: the bytes are there. */
         uint32_t state = atomic_load_explicit(&e->state, memory_order_acquire);
 
-        /* The host wakes whom it finds AWAITED. */
+        /* The host wakes this vCPU only if it finds AWAITED. */
         if (state == IO_ASKED && atomic_compare_exchange_strong(&e->state, &state, IO_AWAITED))
                 do
                         vmexit(EXIT_WAIT_PTE, (uint64_t)&e->state, IO_AWAITED, 0);
@@ -140,7 +141,8 @@ bool env_fetch_failed(void)
 {
         _Atomic uint32_t *failed = &rings()->read_failed;
 
-        /* Relaxed: the host has stored it before the entry, which we have read with acquire. */
+        /* Relaxed: the host stored the word before the entry, which this vCPU has read with
+         * acquire. */
         if (__builtin_expect(!atomic_load_explicit(failed, memory_order_relaxed), 1))
                 return false;
         atomic_store_explicit(failed, 0, memory_order_relaxed);

@@ -4,32 +4,34 @@
 #ifndef VMRUN_RINGS_H
 #define VMRUN_RINGS_H
 
-#include "pager/pager.h"
+#include "abi_rings.h"
+#include "pager/frame.h"
 
 void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte);
 
 /* Prefetches of this vCPU that are under way: at most IO_RING, else ring_prefetch() has no room.
- * After some of those ring_prefetch_ring() tells the I/O thread. */
+ * After one or more calls of ring_prefetch(), ring_prefetch_ring() tells the I/O thread. */
 uint32_t ring_prefetches(void);
 void ring_prefetch(uint64_t slot, frame_t f, bool marker);
 void ring_prefetch_ring(void);
 
-/* Asks for bytes of a page, to the same place of the bounce page of this vCPU.  raw: without a look
- * at the page's sum. */
+/* Asks for bytes of a page, which come to their offset in the bounce page of this vCPU.  raw: the
+ * page's sum is not verified. */
 struct io_entry *ring_part(uint64_t slot, uint32_t offset, uint32_t len, bool raw);
 bool ring_part_over(const struct io_entry *e);
-/* Sleeps until they have come.  0, or -EIO: the page is not what was written. */
+/* Sleeps until the bytes have come.  0, or -EIO: the page is not what was written. */
 int ring_part_wait(struct io_entry *e);
 
-/* The page that a prefetch brings into this frame is waited for now: its request, if the host has
- * not sent it yet, goes before the others. */
+/* A vCPU now waits for the page that a prefetch brings into this frame: the host sends its request,
+ * if it has not yet, before the others. */
 void ring_promote(frame_t f);
 
-/* Only for the vCPU that has the pager's writes (pager/pager.h), after env_slot_write_room() was
+/* Only for the vCPU that has the pager's writes (pager/cache.h), after env_slot_write_room() was
  * true. */
 void ring_write(uint64_t slot, frame_t f);
 frame_t ring_written(int *err /* OUT */);       /* a write that is over, or FRAME_NONE */
-/* Waits, bounded, for the oldest write under way.  Only for the same vCPU. */
+/* Waits, bounded, for the oldest write under way.  Only for the vCPU that has the pager's
+ * writes. */
 void ring_write_wait(void);
 
 #endif

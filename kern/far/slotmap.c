@@ -1,8 +1,8 @@
 /*
- * See slotmap.h.
+ * Taking and giving back slots (slotmap.h).
  */
 #include "far/slotmap.h"
-#include "pager/pager.h"
+#include "pager/env.h"
 
 #define LANES 4                         /* slot words in 8 bytes */
 typedef uint64_t __attribute__((may_alias)) lanes_t;
@@ -61,8 +61,8 @@ static bool take_in_chunk(struct slotmap *m, uint32_t from, uint64_t *slot)
         return false;
 }
 
-/* The chunk set aside for us has no free slot: marks it full.  True: a slot was found in it after
- * all. */
+/* The chunk set aside for this process has no free slot: marks it full.  True: a slot was found in
+ * it after all. */
 static bool leave_chunk(struct slotmap *m, uint64_t *slot)
 {
         struct slab_map *map = tree_map(m->units, slot_slab(m->cursor));
@@ -151,7 +151,8 @@ uint64_t slotmap_take(struct slotmap *m, bool steal)
               (take_in_chunk(m, slot_page(m->cursor), &slot) || leave_chunk(m, &slot))) &&
             !look_around(m, steal, &slot))
                 return SLOT_NONE;
-        /* After the last slot of a chunk the cursor stays: what follows is not ours. */
+        /* After the last slot of a chunk the cursor stays: the next chunk is not set aside for this
+         * process. */
         if (m->claimed && slot_page(slot + 1) % CHUNK_PAGES != 0)
                 m->cursor = slot + 1;
         return slot;
@@ -164,9 +165,10 @@ bool slotmap_put(struct slotmap *m, uint64_t slot)
 
         if (slot_slab(slot) >= m->nslabs)
                 env_bug("there is no such slot", slot, m->nslabs);
-        /* No other process changes a word that says OWNED by us, and no write of ours is under way.
-         * But a copy of it may begin or be over at any moment, so DUE comes and goes
-         * (runtime/far/repair.c).  Release: this process no longer uses the content. */
+        /* No other process changes a word that says OWNED by this process, and no write of this
+         * process is under way.  But a copy of the page may begin or be over at any moment, so DUE
+         * comes and goes (runtime/far/repair.c).  Release: this process no longer uses the
+         * content. */
         while (!atomic_compare_exchange_strong(&map->word[slot_page(slot)], &seen,
                                                (uint16_t)(seen & SLOT_DUE))) {
                 if (seen & SLOT_SHARED)
@@ -181,8 +183,8 @@ bool slotmap_put(struct slotmap *m, uint64_t slot)
 
 bool slotmap_writable(const struct slotmap *m, uint64_t slot)
 {
-        /* Relaxed: only fork makes a slot of ours shared, and this vCPU is stopped meanwhile; and
-         * the I/O side leaves it DUE before it says that a write is over. */
+        /* Relaxed: only fork makes a slot of this process shared, and this vCPU is stopped
+         * meanwhile; and the I/O side leaves the slot DUE before it says that a write is over. */
         uint16_t w = atomic_load_explicit(slot_word(m->units, slot), memory_order_relaxed);
         return w == (SLOT_OWNED | m->self);
 }

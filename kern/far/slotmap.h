@@ -14,10 +14,10 @@
 struct slotmap {
         char *units;                    /* where struct tree_common and the maps are */
         const struct slab *slabs;       /* for their number of pages */
-        _Atomic uint32_t nslabs;        /* those whose maps can be reached; only grows */
+        _Atomic uint32_t nslabs;        /* slabs whose maps can be reached; only grows */
         uint32_t self;                  /* this process's number */
-        uint64_t cursor;                /* the next slot to try.  Taker only, as the next one */
-        bool claimed;                   /* the cursor's chunk is set aside for us */
+        uint64_t cursor;                /* the next slot to try.  Taker only, as `claimed` */
+        bool claimed;                   /* the cursor's chunk is set aside for this process */
 };
 
 static inline struct tree_common *slotmap_common(const struct slotmap *m)

@@ -16,22 +16,24 @@
 #include "far/slotmap.h"
 #include "far/slots.h"
 #include "far/timed.h"
+#include "pager/env.h"
 
 static struct slotmap slots;
 
-/* For the vCPU that has the pager's writes (pager/pager.h) only. */
-static uint64_t capacity;               /* slots in our slabs */
-/* No slab is left, and no other process could free a slot: until a node is added, which moves the
- * number. */
+/* For the vCPU that has the pager's writes (pager/cache.h) only. */
+static uint64_t capacity;               /* slots in the slabs that kern uses */
+/* yes: no slab is left, and no other process could free a slot.  Valid until a node is added: then
+ * control.nodes_added differs from `nodes`. */
 static struct { bool yes; uint32_t nodes; } out;
-/* Until this TSC no slab is asked for: the nodes have given all, and what other processes of the
- * tree free needs no exit to be found.  The host also looks for dead ones, so it is asked again. */
+/* Until this TSC kern asks for no slab: the nodes have given all, and kern finds slots that other
+ * processes of the tree free without an exit.  Then it asks again, since the host also looks for
+ * dead processes. */
 static uint64_t busy_until;
 #define BUSY_MS 1
 static bool mapped;                     /* the first unit of TREE_WINDOW */
 
-/* Shared slots to release, which the host does for a batch at a time.  The lock guards the other
- * two. */
+/* Shared slots to release, which the host does for a batch at a time.  The lock guards n and
+ * slot. */
 #define RELEASE_BATCH 64
 static struct { struct lock lock; uint32_t n; uint64_t slot[RELEASE_BATCH]; } releasing;
 
@@ -162,7 +164,8 @@ static void *slot_va(const struct slab *s, uint64_t slot)
 bool slot_is_posted(uint64_t slot) { return slab_of(slot)->kind != SLAB_MEMORY; }
 uint32_t slots_ahead(void) { return ring_prefetches() + timed_ahead(); }
 
-/* Apart, so that a fault that copies the page itself saves no registers for it. */
+/* A function of its own, so that a fault that copies the page itself saves no registers for this
+ * call. */
 static __attribute__((noinline)) void post_read(const struct slab *s, uint64_t slot, frame_t f,
                                                 pte_slot_t *pte)
 {
@@ -232,7 +235,7 @@ void env_slot_prefetch(uint64_t slot, frame_t f, pte_slot_t *pte, bool marker)
                 ring_prefetch(slot, f, marker);
 }
 
-/* A wire by the clock brings pages in the order they were asked for. */
+/* For rings only: a wire by the clock brings pages in the order they were asked for. */
 void slots_promote(frame_t f)
 {
         uint64_t slot = pager.frames[f].slot;   /* by now it may be another page's: a hint */
@@ -281,7 +284,7 @@ void slots_write_wait(void)
 void env_wait_pte(pte_slot_t *pte, pte_t seen)
 {
         const uint32_t half = pte_word_seen(seen);
-        /* It is another vCPU that ends it. */
+        /* Another vCPU ends PART. */
         bool part = pte_kind(seen) == PTE_PART;
 
         if (part || !timed_wait((void *)pte_word(pte), half, (frame_t)(pte_num(seen) - pager.pfn0)))

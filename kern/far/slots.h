@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include "pager/frame.h"
 
-/* How many this process holds. */
+/* How many slots this process holds. */
 uint64_t slots_in_use(void);
 
 /* Service vCPU: leases the next slab before the last one is used up. */
@@ -20,8 +20,9 @@ void slots_fork(void);
 /* In the child: makes the slab of an inherited slot usable.  False: no memory. */
 bool slots_reach(uint64_t slot);
 
-/* Bytes of a slot that this vCPU reads, one such at a time; the caller sees to it that nobody
- * writes to the slot, or frees it.  IN: what, and raw: without a look at the page's sum. */
+/* Bytes of a slot that this vCPU reads; it has one such read under way at a time.  The caller sees
+ * to it that no vCPU writes to the slot, or frees it.  IN: slot, offset, len; raw: the page's sum
+ * is not verified. */
 struct slot_part {
         uint64_t slot;
         uint32_t offset, len;
@@ -29,23 +30,23 @@ struct slot_part {
         uint64_t due;                   /* of a timed tier */
         struct io_entry *entry;         /* of a node */
 };
-/* Asks for them. */
+/* Asks for the bytes. */
 void slot_part_ask(struct slot_part *p);
-/* Waits for them, and copies them.  to may be their place in the bounce page.  0, or -EIO: the page
- * is not what was written. */
+/* Waits for the bytes, and copies them to `to`, which may be their place in the bounce page.  0, or
+ * -EIO: the page is not what was written. */
 int slot_part_take(const struct slot_part *p, void *to);
-/* A page of this vCPU's own, beyond the cache; NULL: it is one of too many. */
+/* A page of this vCPU's own, beyond the cache; NULL: there are more vCPUs than such pages. */
 void *slot_bounce(void);
 
-/* Does its page come some time after it was asked for (ENV_POSTED)? */
+/* Does the slot's page come some time after it was asked for (ENV_POSTED)? */
 bool slot_is_posted(uint64_t slot);
 /* Pages that this vCPU has asked for ahead and that are under way. */
 uint32_t slots_ahead(void);
-/* The page that a prefetch brings into this frame is waited for now. */
+/* A vCPU now waits for the page that a prefetch brings into this frame. */
 void slots_promote(frame_t f);
 
 /* Waits, bounded, for a write under way.  Only for the vCPU that has the pager's writes
- * (pager/pager.h). */
+ * (pager/cache.h). */
 void slots_write_wait(void);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * The clock is the TSC without the ticks that copies take: on hardware the network card moves the
- * pages, beside the CPU.  So with everything on one CPU, and its copies taken off, the program's
- * time is what it would be there.
+ * pages, beside the CPU.  So if all threads share one CPU, the program's time without the ticks of
+ * copies is its time on such hardware.
  */
 #include "base/cpu.h"
 #include "base/exit.h"
@@ -11,8 +11,9 @@
 #include "base/string.h"
 #include "far/timed.h"
 #include "far/wire.h"
+#include "pager/env.h"
 
-/* A wait that is longer is a sleep in the host; one that is shorter would not be over sooner. */
+/* A longer wait is a sleep in the host; a shorter wait would end no sooner by a sleep. */
 #define SLEEP_LEAST_US 20
 
 static struct wires wires;
@@ -25,7 +26,7 @@ static struct {
         struct { uint64_t due, asked; void *slot; frame_t frame; } page[IO_RING];
 } writes;
 
-/* Under the lock it does not run back; else it is a hint. */
+/* Under the lock the clock does not run back; without the lock the result is a hint. */
 static uint64_t now(void)
 {
         return cpu_tsc() - atomic_load_explicit(&wires.copied, memory_order_relaxed);
@@ -95,7 +96,7 @@ static pte_slot_t *deliver(const struct wire_page *p)
                         f, pfn, pte_ahead(p->op == IO_MARKER, control.shadow_paging), 0);
                 atomic_fetch_sub_explicit(&ahead[p->vcpu], 1, memory_order_relaxed);
         }
-        if (p->op != IO_READ)           /* of these env_wake_pte() takes care */
+        if (p->op != IO_READ)           /* for IO_READ env_wake_pte() does this */
                 notices_over(&pager.notices, p->frame);
         if (p->asked) {
                 latency_add(LAT_QUEUE, p->queued);
@@ -111,7 +112,7 @@ void timed_poll(void)
                 struct wire_page p;
                 pte_slot_t *awaited = NULL;
 
-                /* If the lock is taken, another vCPU is at it. */
+                /* If the lock is taken, another vCPU delivers the pages. */
                 if (!next || next > now() || !wire_try_lock(&wires))
                         return;
                 bool due = wire_take(&wires, now(), &p);
@@ -191,7 +192,8 @@ void timed_stay(void)
                 if (!next || next > t + sleep_least())
                         return;
                 timed_poll();
-                /* if a page that is due stays so, the holder of the lock may not be running */
+                /* if no page comes although one is due, the holder of the lock may not be
+                 * running */
                 env_relax(next <= t ? spins++ : 0);
         }
 }
@@ -227,7 +229,7 @@ frame_t timed_written(void)
 
 bool timed_write_wait(void)
 {
-        /* of a cleaner that has nothing else to do: half of its writes at once */
+        /* the cleaner has nothing else to do: it waits for half of its writes at once */
         uint32_t at = (writes.head + (writes.tail - writes.head) / 2) % IO_RING;
         uint32_t seq = atomic_load(&control.service_seq);
 

@@ -1,5 +1,5 @@
 #include "far/wire.h"
-#include "pager/pager.h"
+#include "pager/env.h"
 
 bool wire_try_lock(struct wires *w)
 {
@@ -34,7 +34,8 @@ static uint32_t remove_first(struct wires *w, struct wire_list *l)
         return at;
 }
 
-/* The node whose first page is due before those of the others; -1: none is under way. */
+/* The node whose first page is due before the first pages of all others; -1: no page is under
+ * way. */
 static int first_due(const struct wires *w, uint64_t *due)
 {
         int first = -1;

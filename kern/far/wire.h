@@ -1,6 +1,6 @@
 /*
- * A wire by the clock: when a page that was asked for at some time would have come over a network
- * of a certain latency and bandwidth, and which pages are on their way.
+ * A wire by the clock: the time at which a page would have come over a network of a certain latency
+ * and bandwidth, and the pages that are on their way.
  *
  * Pure logic: the caller reads the clock, which may be any that does not run back, and moves the
  * pages.  Each direction of a wire carries one page at a time, in the order asked for:
@@ -14,7 +14,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "abi.h"
+#include "abi_slab.h"
+#include "layout.h"
 #include "pager/frame.h"
 
 /* latency: ticks.  page: ticks a page, in units of 2^-SLAB_TICK_SHIFT. */
@@ -22,7 +23,7 @@ struct wire_rate { uint64_t latency, page; };
 /* One direction: when the last page has left, in ticks and a part of one. */
 struct wire_link { uint64_t free, part; };
 
-/* Asks for so many bytes.  Returns when they are due. */
+/* Asks for a number of bytes.  Returns when they are due. */
 static inline uint64_t wire_send_bytes(struct wire_link *l, const struct wire_rate *r,
                                        uint64_t bytes, uint64_t now, uint64_t *begun)
 {
@@ -35,7 +36,7 @@ static inline uint64_t wire_send_bytes(struct wire_link *l, const struct wire_ra
         return l->free + r->latency;
 }
 
-/* The same of a page. */
+/* wire_send_bytes() for a page. */
 static inline uint64_t wire_send(struct wire_link *l, const struct wire_rate *r, uint64_t now,
                                  uint64_t *begun)
 {
@@ -47,7 +48,7 @@ struct wire_page {
         uint64_t due;
         const void *slot;               /* its memory */
         frame_t frame;
-        uint16_t vcpu;                  /* that asked for it */
+        uint16_t vcpu;                  /* the vCPU that asked for it */
         uint8_t op;                     /* enum io_op */
         /* Of a sampled read: the TSC when it was asked for, and the ticks that it then waited for
          * the pages before it. */
@@ -55,7 +56,7 @@ struct wire_page {
         uint32_t next;                  /* in its list: index + 1 */
 };
 
-/* Pages under way at one time: who asks for more has to wait. */
+/* Pages under way at one time: a vCPU that asks for more has to wait. */
 #define WIRE_PAGES 1024
 
 struct wire_list { uint32_t head, tail; };      /* index + 1; 0: empty */
@@ -67,10 +68,11 @@ struct wires {
         _Atomic uint64_t next;
         /* Ticks for which the clock stood; written under the lock. */
         _Atomic uint64_t copied;
-        uint32_t count;                 /* of nodes up to the last one that has a wire */
+        uint32_t count;                 /* nodes up to the last one that has a wire */
         struct {
                 struct wire_rate rate;
-                struct wire_link in, out;       /* out: not under the lock, but its writer's own */
+                /* out: for the vCPU that writes, without the lock */
+                struct wire_link in, out;
                 struct wire_list asked;
         } node[SLAB_NODES];
         struct wire_list unused;

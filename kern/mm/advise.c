@@ -65,8 +65,8 @@ static int set_flags(uint64_t start, uint64_t end, uint32_t set, uint32_t clear)
         return 0;
 }
 
-/* As Linux: no part of a huge page is dropped.  It refuses a range that begins inside one, and
- * leaves one that it ends inside. */
+/* As Linux, drops no part of a huge page: refuses a range that begins inside a huge page, and
+ * leaves a huge page alone if the range ends inside it. */
 static int zap(const struct vma *v, uint64_t start, uint64_t end)
 {
         if (start & (vma_page(v) - 1))
@@ -169,14 +169,14 @@ static bool worth_bringing(const struct vma *v, uint64_t addr, uint64_t *next)
         pte_slot_t *pte = pt_find(addr);
         *next = addr + PAGE_SIZE;
         if (!pte && v->file == FILE_NONE)
-                /* No page table: nothing up to the next one. */
+                /* No page table: no page up to the next table. */
                 *next = (addr | ((1 << 21) - 1)) + 1;
         enum pte_kind k =
                 pte ? pte_kind(atomic_load_explicit(pte, memory_order_relaxed)) : PTE_NONE;
         return k == PTE_REMOTE || (k == PTE_NONE && v->file != FILE_NONE);
 }
 
-/* At most a quarter of the cache, so that advice does not evict what is in use. */
+/* At most a quarter of the cache, so that advice does not evict pages in use. */
 static int willneed(uint64_t start, uint64_t end)
 {
         uint64_t budget = control.nframes / 4;

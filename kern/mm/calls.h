@@ -1,5 +1,5 @@
 /*
- * The memory system calls.  a: the six arguments; the result is what the system call returns.
+ * The memory system calls.  a: the six arguments; the result is that of the system call.
  */
 #ifndef VMRUN_CALLS_H
 #define VMRUN_CALLS_H

@@ -1,8 +1,8 @@
 /*
  * mlock and its relatives.  A locked page takes a frame away from all others, so no more than half
- * the cache is locked.  Beside RLIMIT_MEMLOCK all VMAs that are to be resident together may be as
- * long as that: ENOMEM.  Those of MLOCK_ONFAULT may be longer: their pages are locked when they are
- * touched, until half the cache is.
+ * the cache is locked.  Beside RLIMIT_MEMLOCK, all VMAs that are to be resident as a whole may
+ * together be as long as that half: else ENOMEM.  VMAs of MLOCK_ONFAULT may be longer: their pages
+ * are locked when they are touched, until half the cache is locked.
  */
 #include <asm-generic/errno.h>
 #include "base/state.h"
@@ -44,7 +44,7 @@ static int apply(uint64_t start, uint64_t end, uint32_t lock, bool holes)
         return err;
 }
 
-/* How many pages of the range are locked; whole: as a whole. */
+/* How many pages of the range are locked; whole: only in VMAs that are locked as a whole. */
 static uint64_t locked_pages(uint64_t start, uint64_t end, bool whole)
 {
         uint64_t pages = 0;
@@ -54,8 +54,8 @@ static uint64_t locked_pages(uint64_t start, uint64_t end, bool whole)
         return pages;
 }
 
-/* The range as mlock and munlock take it: whole pages around what was asked for.  -EINVAL if it
- * wraps. */
+/* The range as mlock and munlock take it: whole pages around the range that was asked for.  -EINVAL
+ * if it wraps. */
 static int round_range(const uint64_t a[6], uint64_t *start, uint64_t *end)
 {
         *start = a[0] & PAGE_MASK;

@@ -1,5 +1,5 @@
 /*
- * mmap and munmap, and what the loader asks for by upcalls.
+ * mmap and munmap, and the upcalls of the loader.
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
@@ -87,7 +87,7 @@ void mm_take_object(struct mm_request *r)
                 r->v.gpa = vcpu_self.exit.out[1];
 }
 
-/* Has the host open the object; the VMA owns what comes back. */
+/* Has the host open the object; the VMA owns the object. */
 static int open_object(struct mm_request *r)
 {
         int64_t err = 0;
@@ -177,7 +177,7 @@ long mm_map_opened(struct mm_request *r)
         if (control.replay && r->v.file != FILE_NONE && (r->v.flags & MAP_PRIVATE))
                 vmexit5(EXIT_FILE_MAPPED, r->v.file, r->v.off, r->len, (uint64_t)at, 0);
         /* Errors of population are not reported.  Beyond half of the cache, population would only
-         * evict what it brought. */
+         * evict pages that it brought. */
         if (vma_locked_whole(&r->v))
                 mm_populate_locked((uint64_t)at, (uint64_t)at + r->len);
         else if ((r->flags & (MAP_POPULATE | MAP_NONBLOCK)) == MAP_POPULATE)

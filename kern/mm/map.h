@@ -1,6 +1,6 @@
 /*
  * A mapping under construction, for mmap and shmat; upcalls of the loader and of /proc/self/maps
- * (abi.h).
+ * (abi_exits.h).
  */
 #ifndef VMRUN_MAP_H
 #define VMRUN_MAP_H
@@ -19,7 +19,7 @@ struct mm_request {
 int mm_check_fixed(const struct mm_request *r);
 /* r->v owns the object that the last exit has opened. */
 void mm_take_object(struct mm_request *r);
-/* Maps what r->v says.  Returns the address.  On -errno the object has been given back. */
+/* Maps r->v.  Returns the address.  On -errno the object has been given back. */
 long mm_map_opened(struct mm_request *r);
 /* Gives the object back; returns err. */
 long mm_give_up(struct mm_request *r, long err);

@@ -2,6 +2,7 @@
  * mprotect.
  */
 #include <asm-generic/errno.h>
+#include "base/charge.h"
 #include "base/state.h"
 #include "mm/calls.h"
 #include "paging/populate.h"

@@ -5,9 +5,11 @@
  * object again, and the old range is given back.
  *
  * Difference from Linux: MREMAP_DONTUNMAP of a shared mapping is EINVAL, as it was before Linux
- * 5.13.  What Linux refuses for huge pages of hugetlbfs is refused for those of DAX devices too.
+ * 5.13.  Calls that Linux refuses for huge pages of hugetlbfs are refused for huge pages of DAX
+ * devices too.
  */
 #include <asm-generic/errno.h>
+#include "base/charge.h"
 #include "base/exit.h"
 #include "base/state.h"
 #include "mm/calls.h"

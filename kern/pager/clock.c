@@ -6,19 +6,21 @@
  * the entry away, then no TLB holds the translation, and the eviction needs no flush of its own.
  * The flush that covers a clearing is the first one that begins after it: its epoch is read after A
  * was cleared and stamped into the frame word, and a claim keeps every evictor away in between.
- * For D it is the same: a TLB that does not hold the entry must walk, and the walk sets A (and D,
- * for a write) with a locked operation, so "A=0, D=1 -> A=0, D=0" loses no write.
+ * The rule holds for D too: a TLB that does not hold the entry must walk, and the walk sets A (and
+ * D, for a write) with a locked operation, so "A=0, D=1 -> A=0, D=0" loses no write.
  *
  * A prefetched page enters with A=0 and epoch 0: no CPU has ever used its translation.
  *
- * A page of high priority is left for some more visits of the hand before it is evicted.  Their
- * number is fixed: where all pages have it, as many turns more lead to the same evictions.  A page
- * of low priority is evicted as soon as the flush is over that its first visit began.
+ * A page of high priority is left for some more visits of the hand before it is evicted.  The
+ * number of visits is fixed: if all pages have high priority, the evictions only come that many
+ * turns later.  A page of low priority is evicted as soon as the flush is over that its first visit
+ * began.
  *
  * A page that only system calls use never gets A.  Their pins set USED in the frame word, which
  * counts as A does and is cleared with it.
  */
 #include <asm-generic/errno-base.h>
+#include "abi_stats.h"
 #include "pager/pager.h"
 
 /* The stamp is the low 32 bits of the epoch counter.  A stamp that lies after the next flush is
@@ -31,12 +33,13 @@ static bool epoch_done(uint64_t word)
 }
 
 /* Takes a slot away from a resident page, which is dirty from then on.  When the far tiers are
- * full, the slots that hold second copies of resident pages are all that is left to use, except
- * those that other processes read.  The caller holds another frame claimed.
+ * full, the only slots left to use hold second copies of resident pages, and are read by no other
+ * process.  The caller holds another frame claimed.
  *
  * No count says how many such slots there are: a fetch would have to keep it, and other processes
- * change it when they end.  So a search that found none stands for about one turn of the hand.
- * Else each dirty page that the hand meets would cost a look at all frames. */
+ * change it when they end.  So after a search that found no slot, the hand makes about one turn
+ * before the next search.  Else each dirty page that the hand meets would cost a look at all
+ * frames. */
 static uint64_t slot_take_back(struct pager *pg)
 {
         if (pg->slot_pause)
@@ -62,9 +65,9 @@ static uint64_t slot_take_back(struct pager *pg)
         return SLOT_NONE;
 }
 
-/* Makes a claimed page clean.  No CPU writes to it now: it is cold, or no program thread runs.  Its
- * content goes to its slot or to a new one; with take_back, if need be to the slot of another page.
- * p: the entry.  0: done; ENV_POSTED: under way; else it failed. */
+/* Makes a claimed page clean.  No CPU writes to it now: it is cold, or no program thread runs.  The
+ * content goes to the page's slot or to a new one; with take_back, if need be to the slot of
+ * another page.  p: the entry.  0: done; ENV_POSTED: under way; else it failed. */
 static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, bool take_back,
                       uint64_t *cnt)
 {
@@ -79,14 +82,14 @@ static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, boo
                         return -ENOSPC;
                 }
                 f->slot = slot;
-                if (old != SLOT_NONE)   /* now only others hold it; see below */
+                if (old != SLOT_NONE)   /* now only other processes hold it */
                         env_slot_free(old);
         }
         if ((p & PTE_D) && !atomic_compare_exchange_strong(pte, &p, p & ~PTE_D)) {
                 atomic_fetch_or(&f->word, FRAME_DIRTY); /* the new slot holds nothing yet */
                 return -EAGAIN;
         }
-        /* No pin can set it again: it is not WRITING yet. */
+        /* No pin can set DIRTY again: the frame is not WRITING yet. */
         atomic_fetch_and(&f->word, ~FRAME_DIRTY);
         int err = env_slot_write(f->slot, n);
         if (err < 0) {
@@ -105,9 +108,9 @@ static void write_posted(struct pager *pg, frame_t n)
         atomic_fetch_or(&pg->frames[n].word, FRAME_WRITING);
 }
 
-/* The write is over.  True: the claim is ours alone, as before.  False: the claim is dropped,
- * because the frame was pinned meanwhile.  Acquire: sees what holders of a pin did before they
- * dropped it. */
+/* The write is over.  True: the claim excludes pins again, as before the write.  False: the claim
+ * is dropped, because the frame was pinned meanwhile.  Acquire: sees all that holders of a pin did
+ * before they dropped it. */
 static bool write_over(struct pager *pg, frame_t n)
 {
         struct frame *f = &pg->frames[n];
@@ -130,7 +133,7 @@ static bool unmap_clean(struct frame *f, pte_slot_t *pte, pte_t p)
                 return false;
         if (next == 0 && (p & PTE_CHARGED))
                 env_uncharge_page();
-        f->slot = SLOT_NONE;            /* the entry owns it now */
+        f->slot = SLOT_NONE;            /* the entry owns the slot now */
         return true;
 }
 
@@ -148,8 +151,8 @@ static pte_slot_t *entry_of(struct pager *pg, frame_t n, pte_t *p)
         return (k == PTE_PRESENT || k == PTE_HELD) && pte_num(*p) == pg->pfn0 + n ? pte : NULL;
 }
 
-/* How often the hand leaves a cold page where it is: one that was brought in ahead has until the
- * next visit to be used. */
+/* How often the hand leaves a cold page where it is.  A page that was brought in ahead has until
+ * the hand's next visit to be used. */
 #define HIGH_VISITS 2
 static uint32_t visits(pte_t p)
 {
@@ -196,7 +199,8 @@ static bool take_off(struct pager *pg, frame_t n)
         return false;
 }
 
-/* Leaves a cold page, if it is not its time.  One that others hold is left too. */
+/* True: the hand leaves this cold page, because it has visits left, or because its frame is
+ * held. */
 static bool spare(struct frame *f, pte_t p, uint64_t w)
 {
         if (!frame_claim(f, w))
@@ -239,8 +243,8 @@ static inline __attribute__((always_inline)) bool evict(struct pager *pg, frame_
         return true;
 }
 
-/* Completes writes that are over.  A page that was used or pinned meanwhile stays; one that was
- * unmapped is an orphan.  Returns how many frames were freed. */
+/* Completes writes that are over.  A page that was used or pinned meanwhile stays; the frame of a
+ * page that was unmapped meanwhile is an orphan.  Returns how many frames were freed. */
 static uint32_t reap_writes(struct pager *pg, uint64_t *cnt)
 {
         uint32_t freed = 0;
@@ -281,7 +285,7 @@ static __attribute__((noinline)) uint32_t evict_passed(struct pager *pg, uint64_
         for (; pg->passed_head != tail && env_slot_write_room(); pg->passed_head++) {
                 _Atomic uint32_t *hint = &pg->passed[pg->passed_head % PASSED_FRAMES];
                 uint32_t n = atomic_load_explicit(hint, memory_order_relaxed) - 1;
-                if (n >= pg->nframes)           /* it is being added now */
+                if (n >= pg->nframes)           /* a vCPU adds it now */
                         continue;
                 uint64_t w = atomic_load(&pg->frames[n].word);
                 if ((w & FRAME_RESIDENT) && !epoch_done(w))
@@ -333,7 +337,7 @@ struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
 
 uint32_t clock_complete(struct pager *pg, uint64_t *cnt) { return reap_writes(pg, cnt); }
 
-/* No slot is taken back: it could be one already given to the child. */
+/* Takes no slot back: it could be a slot that the child already shares. */
 int page_write_back(struct pager *pg, pte_slot_t *pte, uint64_t *cnt)
 {
         pte_t p = atomic_load(pte);

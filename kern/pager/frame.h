@@ -61,7 +61,7 @@ struct frame {
         _Atomic(pte_slot_t *) pte;
         /* How often the hand has found this page cold, and left it (visits() in clock.c). */
         uint32_t spared;
-        _Atomic uint32_t notices;       /* who wants to know that its page has come (notices.h) */
+        _Atomic uint32_t notices;       /* the list of notices of its page (notices.h) */
 };
 _Static_assert(sizeof(struct frame) == 32, "frames are found by their number, on both sides");
 
@@ -79,8 +79,8 @@ static inline bool frame_word_open(uint64_t w)
 
 static inline uint32_t frame_word_epoch(uint64_t w) { return (uint32_t)(w >> FRAME_EPOCH_SHIFT); }
 
-/* Claims a resident frame that is not held; w is a recent value of the word.  Acquires what the
- * last holder released. */
+/* Claims a resident frame that is not held; w is a recent value of the word.  Acquire: sees all
+ * that the last holder did before its release. */
 static inline bool frame_claim(struct frame *f, uint64_t w)
 {
         if (!(w & FRAME_RESIDENT) || frame_word_held(w) || (w & FRAME_ORPHAN))
@@ -91,8 +91,8 @@ static inline bool frame_claim(struct frame *f, uint64_t w)
 
 static inline void frame_drop_claim(struct frame *f) { atomic_fetch_and(&f->word, ~FRAME_CLAIMED); }
 
-/* Zeroes that were filled in ahead, in frame f, and that the program has not touched: a page that
- * it does not know it has.  used: A says nothing (shadow paging). */
+/* Is the page of frame f filled with zeroes ahead, and not yet touched by the program?  used: A
+ * says nothing (shadow paging). */
 static inline bool page_is_fresh(pte_t p, const struct frame *f, bool used)
 {
         return (p & PTE_FRESH) && (p & PTE_P) && !(p & PTE_D) && (used || !(p & PTE_A)) &&
@@ -145,18 +145,18 @@ static inline bool page_fetched(struct frame *f, uint64_t pfn, pte_t state, int 
                          : pfn << 12 | keep | state;
 
         if (err)
-                f->slot = SLOT_NONE;            /* the entry owns it again */
-        /* While the entry is BUSY, others may only set WAITERS.  Release: a walk that finds PRESENT
-         * sees the content. */
+                f->slot = SLOT_NONE;            /* the entry owns the slot again */
+        /* While the entry is BUSY, other threads may only set WAITERS.  Release: a walk that finds
+         * PRESENT sees the content. */
         bool awaited = atomic_exchange(pte, next) & PTE_WAITERS;
         if (!err)
                 frame_drop_claim(f);
         return awaited;
 }
 
-/* The end of a prefetch into frame f: BUSY -> state; after an error -> REMOTE, as if nobody had
- * asked, and the frame is the hand's.  If the page was unmapped meanwhile, so is the frame
- * (page_detach).  True: a vCPU sleeps on the entry. */
+/* The end of a prefetch into frame f: BUSY -> state; after an error -> REMOTE, as before the
+ * prefetch, and the CLOCK hand frees the frame.  If the page was unmapped meanwhile, the hand frees
+ * the frame too (page_detach).  True: a vCPU sleeps on the entry. */
 static inline bool page_prefetched(struct frame *f, uint64_t pfn, pte_t state, int err)
 {
         pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
@@ -165,7 +165,7 @@ static inline bool page_prefetched(struct frame *f, uint64_t pfn, pte_t state, i
         do {
                 keep = p & PTE_KEEP;
                 /* While the frame is claimed for this prefetch, no other entry is BUSY with it.  A
-                 * stale walk may have left A and D. */
+                 * stale page walk may have left A and D. */
                 if (pte_kind(p) != PTE_BUSY || pte_num(p) != pfn) {
                         frame_drop_claim(f);
                         return false;
@@ -174,7 +174,7 @@ static inline bool page_prefetched(struct frame *f, uint64_t pfn, pte_t state, i
         } while (!atomic_compare_exchange_weak(
                 pte, &p, err ? pte_make_remote(f->slot, keep) : pfn << 12 | keep | state));
         if (err) {
-                f->slot = SLOT_NONE;    /* the entry owns it again */
+                f->slot = SLOT_NONE;    /* the entry owns the slot again */
                 /* Release: the hand, which frees the frame, sees that it has no slot. */
                 atomic_fetch_xor(&f->word, FRAME_CLAIMED | FRAME_ORPHAN);
         } else {

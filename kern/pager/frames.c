@@ -2,6 +2,7 @@
  * Free frames: a global list under a lock, and a reserve for each vCPU so that the lock is taken
  * once a batch.
  */
+#include "abi_stats.h"
 #include "pager/pager.h"
 
 #define LIST_END FRAME_NONE
@@ -36,8 +37,8 @@ void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64
         pager_share(pg, 2);
 }
 
-/* Room for a burst while the cleaner wakes up.  It is no cache, so it is a 32nd of the frames; of a
- * small cache more, but no more than an eighth. */
+/* Room for a burst while the cleaner wakes up.  The reserve caches nothing, so it is a 32nd of the
+ * frames; in a small cache it is more, but at most an eighth. */
 static uint32_t reserve_of(uint32_t nframes)
 {
         uint32_t n = nframes / 32, least = nframes / 8;

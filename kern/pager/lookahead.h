@@ -1,9 +1,9 @@
 /*
  * Prefetch policies: which pages to ask for before the program needs them.
  *
- * Pure logic.  A policy sees the faults of one vCPU and names pages.  The caller takes those that
- * are remote, and may take fewer.  A prefetched page is mapped when it arrives, so using it makes
- * no fault: a policy learns of hits by asking, at a later fault, whether pages were used.
+ * Pure logic.  A policy sees the faults of one vCPU and names pages.  The caller takes the remote
+ * ones of these pages, and may take fewer.  A prefetched page is mapped when it arrives, so using
+ * it makes no fault: a policy learns of hits by asking, at a later fault, whether pages were used.
  *
  * Page numbers are those of the program's addresses, below 2^LOOKAHEAD_PAGE_BITS.
  */
@@ -18,10 +18,10 @@ enum lookahead_policy {
         LOOKAHEAD_READAHEAD,            /* Linux's swap readahead for a VMA */
         LOOKAHEAD_TREND,                /* Leap's majority trend */
         LOOKAHEAD_AUTO,                 /* streams, each with a stride and a window of its own */
-        LOOKAHEAD_POINTERS,             /* the same; and what pages point to (pointers.h) */
+        LOOKAHEAD_POINTERS,             /* AUTO, and the pages that a page points to (pointers.h) */
 };
 
-/* Does this policy follow streams, as wide as they are used? */
+/* Does this policy follow streams, with a window that depends on their use? */
 static inline bool lookahead_has_streams(uint32_t policy)
 {
         return policy == LOOKAHEAD_AUTO || policy == LOOKAHEAD_POINTERS;
@@ -39,7 +39,8 @@ struct lookahead_rule {
         uint32_t policy;                /* enum lookahead_policy */
         uint32_t window;                /* pages a batch, at most; above LOOKAHEAD_MOST: that */
         uint32_t history;               /* `trend`: accesses; above LOOKAHEAD_HISTORY: that */
-        /* `auto`: a stream that has used so many pages leaves nothing that is used again. */
+        /* `auto`: once a stream has used this many pages, the program will hardly use its pages
+         * again. */
         uint32_t forget;
 };
 
@@ -61,12 +62,12 @@ struct lookahead_batch {
         uint32_t npassed;
 };
 
-/* What became of a page that may have been prefetched. */
+/* The fate of a page that may have been prefetched. */
 enum lookahead_use {
         LOOKAHEAD_HIDDEN = -1,          /* prefetched; whether it was used cannot be known */
         LOOKAHEAD_UNUSED,               /* prefetched and not used, or remote (again) */
         LOOKAHEAD_USED,                 /* prefetched and used */
-        LOOKAHEAD_OTHER,                /* here without a prefetch, or used so long ago */
+        LOOKAHEAD_OTHER,                /* here without a prefetch, or its use was told before */
 };
 typedef enum lookahead_use lookahead_used_fn(void *arg, uint64_t page);
 
@@ -78,16 +79,17 @@ struct lookahead_stream {
         uint32_t ahead;                 /* pages asked for beyond last */
         uint32_t newest;                /* pages of the latest batch */
         uint32_t good, bad;             /* pages used and not used since the window was set */
-        uint32_t used, unused;          /* the same since it began */
+        uint32_t used, unused;          /* pages used and not used since the stream began */
         uint64_t left;                  /* pages that it may still ask for */
-        uint32_t steps;                 /* how far it has gone, in pages */
-        /* Misses between its pages since its latest fault, and the stride that they speak for. */
+        uint32_t steps;                 /* how far the stream has gone, in pages */
+        /* missed: misses between the stream's pages since its latest fault.  finer: the stride that
+         * they speak for. */
         uint32_t missed;
         uint64_t finer;
         uint16_t window;                /* pages of the next batch; 0: closed */
         uint16_t closed;                /* faults since it was closed */
-        bool judged;                    /* it had its say in the vCPU's doubt */
-        bool counted;                   /* and in how long streams usually are */
+        bool judged;                    /* judge() has counted it in the vCPU's doubt */
+        bool counted;                   /* count_length() has counted its length */
         bool marked;                    /* its latest batch has a marker, not touched yet */
 };
 
@@ -95,7 +97,7 @@ struct lookahead_stream {
 struct lookahead_lone {
         uint64_t page1;                 /* its page + 1 */
         int64_t stride;                 /* distance from its neighbour */
-        uint32_t agreed;                /* accesses that did */
+        uint32_t agreed;                /* accesses that agreed with the stride */
 };
 
 /* A batch of `readahead` or `trend` whose hits are being counted. */
@@ -105,15 +107,15 @@ struct lookahead_asked {
         uint64_t waiting;               /* a bit a page: not used yet */
 };
 
-/* What is known of one vCPU's accesses.  Zeroed memory is the initial state. */
+/* The record of one vCPU's accesses.  Zeroed memory is the initial state. */
 struct lookahead {
-        /* auto.  A stream predicts the len pages from low on, or some of them: apart from the rest,
-         * since a fault looks at all. */
+        /* auto.  A stream predicts the len pages from low on, or some of them.  Apart from the
+         * other fields, since a fault looks at all streams. */
         uint64_t low[LOOKAHEAD_STREAMS], len[LOOKAHEAD_STREAMS];
         struct lookahead_stream stream[LOOKAHEAD_STREAMS];
         struct lookahead_lone lone[LOOKAHEAD_STREAMS];
         uint64_t time;                  /* faults */
-        uint32_t recent;                /* stream of the latest fault that one predicted */
+        uint32_t recent;                /* the stream that predicted a fault last */
         uint32_t next_lone;
         uint32_t doubt;                 /* accesses that must agree beyond the usual two */
         uint32_t usual;                 /* pages of streams that ended lately; 0: not known */
@@ -124,26 +126,26 @@ struct lookahead {
         uint32_t window;                /* pages of the latest batch */
         /* trend */
         int64_t delta[LOOKAHEAD_HISTORY];       /* between accesses: a ring */
-        int64_t trend;                  /* the latest found; 0: none yet */
+        int64_t trend;                  /* the latest trend found; 0: none yet */
         uint32_t ndelta;                /* ever entered; counts on from twice the ring's size */
 };
-_Static_assert(sizeof(struct lookahead) <= 2048, "what a vCPU knows of its accesses is bounded");
+_Static_assert(sizeof(struct lookahead) <= 2048, "the record of a vCPU's accesses is bounded");
 
-/* A fault at page.  used(arg, page) tells what became of others; OUT *batch: what to prefetch, all
- * pages within bounds. */
+/* A fault at page.  used(arg, page) tells the fate of other pages.  OUT *batch: the pages to
+ * prefetch, all within bounds. */
 void lookahead_fault(struct lookahead *h, const struct lookahead_rule *rule, uint64_t page,
                      enum lookahead_cause cause, lookahead_used_fn *used, void *arg,
                      struct lookahead_batch *batch);
 
-/* The program says what it is about to use: count pages from page on, in steps of stride (not 0).
- * OUT *batch: the first window of them.  With `auto` they are a stream from now on, which asks for
- * no page beyond its last. */
+/* The program says that it is about to use count pages from page on, in steps of stride (not 0).
+ * OUT *batch: the first window of them.  With `auto` these pages are a stream from now on, which
+ * asks for no page beyond its last. */
 void lookahead_stream(struct lookahead *h, const struct lookahead_rule *rule, uint64_t page,
                       int64_t stride, uint64_t count, lookahead_used_fn *used, void *arg,
                       struct lookahead_batch *batch);
 
-/* The caller had room for the first n pages of the batch only, which it becomes, with a marker for
- * it.  To be called before the next fault; rule as at the fault. */
+/* The caller had room for the first n pages of the batch only: cuts the batch to these, and chooses
+ * a new marker.  To be called before the next fault; rule as at the fault. */
 void lookahead_cut(struct lookahead *h, const struct lookahead_rule *rule,
                    struct lookahead_batch *batch, uint32_t n);
 

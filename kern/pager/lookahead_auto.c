@@ -1,19 +1,19 @@
 /*
  * `auto`: streams, each a sequence of accesses with one stride.
  *
- * An access belongs to the stream whose predicted range it meets, whatever came between: so
- * interleaved loops and threads do not look random.  An access that no stream predicted is lone.
- * It takes its distance from the nearest lone one for a stride; another at that distance again
- * confirms it, and they are a stream.  Lone accesses have a table of their own: however many there
- * are, they push no stream out.
+ * An access belongs to the stream whose predicted range it meets, no matter which accesses came
+ * between: so interleaved loops and threads do not look random.  An access that no stream predicted
+ * is lone.  The distance to the nearest lone access is taken for a stride; another access at that
+ * distance confirms the stride, and they become a stream.  Lone accesses have a table of their own:
+ * however many there are, they push no stream out.
  *
  * A stream asks for a batch when the program is within the latest one: at its marker, two thirds
  * in, or as soon as it waits for a page of it.  So a stream of any length waits only at its
  * beginning.  A batch starts where the one before ended.
  *
  * Where many short streams follow each other, as where objects of some pages each are read one
- * after the other, a wide window at the end of each would bring in what nobody uses.  So a stream
- * that has come as far as streams lately went opens its window anew.
+ * after the other, a wide window at the end of each would bring in pages that the program never
+ * uses.  So a stream that has come as far as streams lately went starts with a small window again.
  *
  * A stream may have been found at a multiple of its stride, where pages between were here already.
  * Later they are not: then misses lie between the stream's pages, at distances that no lone access
@@ -42,8 +42,8 @@ static uint64_t beyond(const struct lookahead_stream *s, uint64_t page)
         return s->stride < 0 ? s->last - page : page - s->last;
 }
 
-/* The predicted range: what was asked for and a window more, since pages that are here already are
- * passed without a fault; but nothing beyond the stream's end. */
+/* The predicted range: the pages that were asked for and a window more, since pages that are here
+ * already are passed without a fault; but nothing beyond the stream's end. */
 static void set_range(struct lookahead *h, const struct lookahead_stream *s)
 {
         unsigned n = (unsigned)(s - h->stream);
@@ -54,8 +54,8 @@ static void set_range(struct lookahead *h, const struct lookahead_stream *s)
         h->low[n] = s->stride < 0 ? s->last - len : s->last + 1;
 }
 
-/* Steps of the stream to the page; 0: it is not the stream's next access.  One that is further
- * ahead is not if the program did not use the page before it. */
+/* Steps of the stream to the page; 0: the page is not the stream's next access.  A page more than
+ * one step ahead is so only if the program used the page before it. */
 static uint32_t steps_to(const struct lookahead_stream *s, const struct lookahead_access *a)
 {
         uint64_t far = beyond(s, a->page), size = size_of(s->stride), n = far;
@@ -93,7 +93,8 @@ static struct lookahead_stream *find_stream(struct lookahead *h, const struct lo
 struct use { uint32_t used, unused; bool hidden; };
 
 /* Judges the n pages that follow s->last by a sample of them: a page of each quarter, at another
- * place each time, or a program that uses every second page would look like one that uses all. */
+ * place each time: else a program that uses every second page would look like a program that uses
+ * all. */
 static struct use sample(const struct lookahead *h, const struct lookahead_stream *s,
                          const struct lookahead_access *a, uint32_t n)
 {
@@ -118,9 +119,9 @@ static struct use sample(const struct lookahead *h, const struct lookahead_strea
         };
 }
 
-/* The access is steps pages on.  What was asked for before it is judged, and itself.  Where use
- * cannot be known, faults tell: at a page that was prefetched, that all went well; at another one,
- * that the stream's pages were not used. */
+/* The stream moves on to this access, which is `steps` steps away.  Judges the pages that were
+ * asked for before it, and its own page.  Where use cannot be known, the fault decides: at a page
+ * that was prefetched, all pages count as used; at any other page, none does. */
 static void advance(struct lookahead *h, struct lookahead_stream *s,
                     const struct lookahead_access *a, uint32_t steps)
 {
@@ -202,7 +203,7 @@ static void usual_end(const struct lookahead *h, struct lookahead_stream *s)
         s->window = (uint16_t)(usual - asked > START ? usual - asked : START);
 }
 
-/* The next window, from what became of the pages of the last. */
+/* The next window, from the fate of the last window's pages. */
 static void set_window(struct lookahead *h, struct lookahead_stream *s,
                        const struct lookahead_access *a)
 {
@@ -241,8 +242,8 @@ static void ask(struct lookahead_stream *s, struct lookahead_batch *b)
         s->marked = b->count != 0;
 }
 
-/* Behind a stream that is longer than the cache: as many pages as it went on, a window behind its
- * latest access. */
+/* For a stream that is longer than the cache: names as many pages to evict as the stream just
+ * advanced, one window behind its latest access. */
 static void pass(const struct lookahead_stream *s, const struct lookahead_access *a, uint32_t steps,
                  struct lookahead_batch *batch)
 {
@@ -294,7 +295,7 @@ static struct lookahead_stream *new_stream(struct lookahead *h, const struct loo
         return &h->stream[oldest];
 }
 
-/* The access is a lone one's next: a stream, if enough of them agree. */
+/* The access follows a lone access: makes a stream of them if enough accesses agree. */
 static void confirm(struct lookahead *h, struct lookahead_lone *l, const struct lookahead_access *a,
                     struct lookahead_batch *batch)
 {
@@ -314,8 +315,8 @@ static void confirm(struct lookahead *h, struct lookahead_lone *l, const struct 
         set_range(h, s);
 }
 
-/* A miss that no stream predicted: does it lie between the pages of one, as others did before?
- * True: it is the stream's now. */
+/* A miss that no stream predicted: does it lie between the pages of a stream, as earlier misses
+ * did?  True: the miss belongs to that stream now. */
 static bool between(struct lookahead *h, const struct lookahead_access *a,
                     struct lookahead_batch *batch)
 {
@@ -366,7 +367,7 @@ static void on_lone(struct lookahead *h, const struct lookahead_access *a,
                         stride = d;
                 }
         }
-        if (nearest == 0)               /* the same page again says nothing */
+        if (nearest == 0)               /* an access to the latest page again says nothing */
                 return;
         h->lone[h->next_lone] = (struct lookahead_lone){ .page1 = page1, .stride = stride };
         h->next_lone = (h->next_lone + 1) % LOOKAHEAD_STREAMS;
@@ -385,7 +386,8 @@ void auto_fault(struct lookahead *h, const struct lookahead_access *a,
                 on_lone(h, a, batch);
 }
 
-/* The program said it, so nothing has to be confirmed, and the window is open at once. */
+/* The program announced the stream, so no access has to confirm it, and the window is open at
+ * once. */
 void auto_begin(struct lookahead *h, const struct lookahead_access *a, int64_t stride,
                 uint64_t count, struct lookahead_batch *batch)
 {
@@ -397,7 +399,7 @@ void auto_begin(struct lookahead *h, const struct lookahead_access *a, int64_t s
                 .time = h->time,
                 .window = (uint16_t)a->most,
                 .left = count,
-                .judged = true,         /* no guess of ours */
+                .judged = true,         /* no guess of the policy */
                 .counted = true,
         };
         ask(s, batch);

@@ -1,7 +1,8 @@
 /* The count of hits, for the policies that follow from it: `readahead` and `trend`. */
 #include "pager/lookahead_policy.h"
 
-/* Where use cannot be known: it was used if the fault is further on in its batch's direction. */
+/* Where use cannot be known: a page counts as used if the fault lies beyond it in the direction of
+ * its batch. */
 static bool is_passed(const struct lookahead_asked *q, uint64_t page, uint64_t fault)
 {
         int64_t far = (int64_t)(fault - page);

@@ -1,10 +1,10 @@
-/* What lookahead.c and the policies share. */
+/* Shared by lookahead.c and the policies. */
 #ifndef VMRUN_LOOKAHEAD_POLICY_H
 #define VMRUN_LOOKAHEAD_POLICY_H
 
 #include "pager/lookahead.h"
 
-/* A fault and what is needed to judge it. */
+/* A fault, and the data to judge it by. */
 struct lookahead_access {
         uint64_t page;
         enum lookahead_cause cause;
@@ -31,7 +31,7 @@ void auto_cut(struct lookahead *h, struct lookahead_batch *batch, uint32_t n);
  * order they were asked for; for the page of the fault itself too, if it was prefetched. */
 void lookahead_hits(struct lookahead *h, const struct lookahead_access *a,
                     void (*hit)(struct lookahead *h, uint64_t page));
-/* Notes a batch, whose pages lookahead_hits will look at; but not those that are here already. */
+/* Notes a batch for lookahead_hits(), without the pages that are here already. */
 void lookahead_note(struct lookahead *h, const struct lookahead_access *a,
                     const struct lookahead_batch *b);
 

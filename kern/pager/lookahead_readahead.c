@@ -3,7 +3,7 @@
  * 6.x), of a vCPU instead of a VMA.
  *
  * The window counts the page of the fault too.  Linux cuts it at the VMA's and the page table's
- * ends; here the caller takes what is remote and may be accessed.
+ * ends; here the caller takes the pages that are remote and may be accessed.
  */
 #include "pager/lookahead_policy.h"
 
@@ -47,7 +47,8 @@ void readahead_fault(struct lookahead *h, const struct lookahead_access *a,
         if (a->page + 2 == last1) {
                 batch->stride = -1;
                 batch->first = a->page - 1;
-        } else if (a->page != last1 || last1 == 0) {  /* around it; the caller finds it under way */
+        /* around the page; the caller finds the page itself under way */
+        } else if (a->page != last1 || last1 == 0) {
                 batch->count = n;
                 batch->first = a->page - (n - 1) / 2;
         }

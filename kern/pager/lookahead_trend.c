@@ -3,8 +3,8 @@
  * USENIX ATC 2020, algorithms 1 and 2).
  *
  * The paper leaves these points open; the unit test has figures that they reproduce exactly:
- * - The first access enters no delta.  While the history is short, a majority is one of what is
- *   there.
+ * - The first access enters no delta.  While the history is short, a majority is one of the deltas
+ *   in it.
  * - The delta of a miss is in the history when the trend is sought, and it is sought at each miss,
  *   whether pages will be asked for or not.
  * - A fault without hits before it follows the trend if its delta is the trend that an *earlier*
@@ -29,7 +29,7 @@ static void hit(struct lookahead *h, uint64_t page)
         enter(h, page);
 }
 
-/* The delta before i others. */
+/* The delta before the newest i deltas. */
 static int64_t delta_at(const struct lookahead *h, uint32_t i)
 {
         return h->delta[(h->ndelta - 1 - i) % LOOKAHEAD_HISTORY];
@@ -45,8 +45,8 @@ static bool has_majority(const struct lookahead *h, int64_t d, uint32_t n)
         return 2 * same > n;
 }
 
-/* Boyer and Moore's vote over a quarter of the history, then half, then all; it is carried on from
- * one to the next.  0: no delta has the majority. */
+/* Boyer and Moore's vote over a quarter of the history, then half, then all; the vote is carried on
+ * from one part to the next.  0: no delta has the majority. */
 static int64_t find_trend(const struct lookahead *h, uint32_t history)
 {
         uint32_t have = h->ndelta < history ? h->ndelta : history;
@@ -65,7 +65,7 @@ static int64_t find_trend(const struct lookahead *h, uint32_t history)
         return 0;
 }
 
-/* h->window is that of the miss before.  follows: the access is one that the trend predicts. */
+/* h->window is the window of the miss before.  follows: the trend predicts the access. */
 static uint32_t window_of(const struct lookahead *h, bool follows, uint32_t most)
 {
         uint32_t n = h->hits ? lookahead_pow2(h->hits + 1) : follows;

@@ -1,19 +1,21 @@
 /*
- * Notices: who wants to know that a page has come has a word counted down (hints.h, HINT_COUNTED).
+ * Notices: a program that wants to know when pages have come gives a word that is counted down for
+ * each of them (hints.h, HINT_COUNTED).
  *
- * A notice hangs on the frame into which the page is on its way.  Whoever ends that, in kern or on
- * the host, changes the entry first, and then looks at the frame's list (notices_over).  The word
- * is in a frame that the notice pins, so that it can be reached from both sides, whatever the
- * program does with its mapping.
+ * A notice hangs on the frame into which the page is on its way.  The thread that ends the fetch,
+ * in kern or on the host, changes the entry first, and then looks at the frame's list
+ * (notices_over).  The word is in a frame that the notice pins, so that it can be reached from both
+ * sides, whatever the program does with its mapping.
  *
- * [I] A notice on a frame's list whose entry is BUSY with this frame is seen by whoever ends that:
- * the notice is put on the list (full barrier), then the entry is looked at; the other changes the
- * entry (full barrier), then looks at the list.  The end of a prefetch always looks.  The end of a
- * demand read looks only if the entry has WAITERS, which costs its path nothing: so that is set.
+ * [I] The thread that ends a fetch sees each notice on the frame's list whose entry is BUSY with
+ * this frame: a vCPU puts the notice on the list (full barrier), then looks at the entry; that
+ * thread changes the entry (full barrier), then looks at the list.  The end of a prefetch always
+ * looks.  The end of a demand read looks only if the entry has WAITERS, which costs its path
+ * nothing: so a notice sets WAITERS.
  *
- * [I] A notice whose entry is not BUSY with the frame is counted down by whoever takes the list;
- * any other is put back.  So a thread that is late, and takes the list when the frame has another
- * page, tells nobody too early.
+ * [I] The thread that takes the list counts down each notice whose entry is not BUSY with the
+ * frame, and puts the others back.  So a thread that is late, and takes the list when the frame has
+ * another page, counts no word down too early.
  *
  * The word is counted up before the notice is on a list, and down before the notice is free again.
  */
@@ -26,9 +28,10 @@
 #define NOTICES 1024
 
 struct notice {
-        _Atomic uint32_t used;          /* 1: somebody's */
+        _Atomic uint32_t used;          /* 1: in use */
         _Atomic uint32_t next;          /* on its frame's list: index + 1; 0: the last */
-        /* Written before it is on a list.  Others may read them at any time, as hints. */
+        /* Written before the notice is on a list.  Other threads may read these at any time, as
+         * hints. */
         _Atomic uint32_t frame;         /* of the page */
         _Atomic uint32_t pinned;        /* of the word */
         _Atomic uint64_t pte, word;     /* addresses in the window */
@@ -41,7 +44,7 @@ struct notices {
         struct notice notice[NOTICES];
 };
 
-/* What both sides know of the cache. */
+/* The cache, as kern and the host both know it. */
 struct notices_of { struct notices *table; struct frame *frames; uint64_t pfn0; };
 
 static inline uint32_t notice_read(const _Atomic uint32_t *x)
@@ -54,15 +57,15 @@ static inline pte_slot_t *notice_entry(const struct notice *n)
         return (pte_slot_t *)atomic_load_explicit(&n->pte, memory_order_relaxed);
 }
 
-/* Is its page still on its way?  *p: the entry. */
+/* Is the page of the notice still on its way?  *p: the entry. */
 static inline bool notice_waits(const struct notices_of *o, const struct notice *n, pte_t *p)
 {
         *p = atomic_load(notice_entry(n));
         return pte_kind(*p) == PTE_BUSY && pte_num(*p) == o->pfn0 + notice_read(&n->frame);
 }
 
-/* Puts it on its frame's list.  False: its page is not on its way any more, and somebody has to
- * look at the list. */
+/* Puts the notice on its frame's list.  False: its page is not on its way any more, and the caller
+ * has to look at the list. */
 static inline bool notice_hang(const struct notices_of *o, struct notice *n)
 {
         struct frame *f = &o->frames[notice_read(&n->frame)];
@@ -80,13 +83,13 @@ static inline bool notice_hang(const struct notices_of *o, struct notice *n)
         return false;
 }
 
-/* Its page has come, or will not. */
+/* The page of the notice has come, or will not come: counts its word down. */
 static inline void notice_over(const struct notices_of *o, struct notice *n)
 {
         _Atomic uint32_t *word =
                 (_Atomic uint32_t *)atomic_load_explicit(&n->word, memory_order_relaxed);
 
-        /* Release: who sees the count finds the page. */
+        /* Release: a thread that sees the count finds the page. */
         atomic_fetch_sub(word, 1);
         frame_unpin(&o->frames[notice_read(&n->pinned)], true);
         atomic_fetch_sub_explicit(&o->table->count, 1, memory_order_relaxed);
@@ -112,27 +115,29 @@ static inline void notices_look(const struct notices_of *o, frame_t frame)
         } while (again);
 }
 
-/* To be called when the entry that was BUSY with this frame has changed. */
+/* Called when the entry that was BUSY with this frame has changed. */
 static inline void notices_over(const struct notices_of *o, frame_t frame)
 {
         if (atomic_load(&o->frames[frame].notices))
                 notices_look(o, frame);
 }
 
-/* The same for one that knows the entry alone: it had WAITERS. */
+/* notices_over() for a caller that knows the entry but not the frame.  Called if the entry had
+ * WAITERS. */
 static inline void notices_over_at(const struct notices_of *o, const pte_slot_t *pte)
 {
         if (!atomic_load(&o->table->count))
                 return;
         for (uint32_t i = 0; i < NOTICES; i++) {
                 const struct notice *n = &o->table->notice[i];
-                /* It may be another's by now: then that one's list is looked at for nothing. */
+                /* The notice may have another page by now: then this looks at the list of that
+                 * page's frame for nothing. */
                 if (atomic_load(&n->used) && notice_entry(n) == pte)
                         notices_over(o, notice_read(&n->frame));
         }
 }
 
-/* One that nobody uses.  Of `most` at a time. */
+/* Takes an unused notice; NULL if `most` are in use. */
 static inline struct notice *notice_take(struct notices *t, uint32_t most)
 {
         uint32_t from = notice_read(&t->added);
@@ -141,7 +146,7 @@ static inline struct notice *notice_take(struct notices *t, uint32_t most)
                 for (uint32_t i = 0; i < NOTICES; i++) {
                         struct notice *n = &t->notice[(from + i) % NOTICES];
                         uint32_t unused = 0;
-                        /* Acquire: who used it last is done with it. */
+                        /* Acquire: the last user of the notice is done with it. */
                         if (!notice_read(&n->used) &&
                             atomic_compare_exchange_strong(&n->used, &unused, 1))
                                 return n;
@@ -150,9 +155,9 @@ static inline struct notice *notice_take(struct notices *t, uint32_t most)
         return NULL;
 }
 
-/* If the entry is BUSY: *word is one more until it no longer is.  word: in frame `pinned`, which
- * the caller has pinned.  most: notices in use at a time.  False: it is not, or there are too
- * many. */
+/* If the entry is BUSY: *word is one more until the entry no longer is.  word: in frame `pinned`,
+ * which the caller has pinned.  most: notices in use at a time.  False: the entry is not BUSY, or
+ * `most` notices are in use. */
 static inline bool notice_add(const struct notices_of *o, pte_slot_t *pte, _Atomic uint32_t *word,
                               frame_t pinned, uint32_t most)
 {
@@ -174,7 +179,7 @@ static inline bool notice_add(const struct notices_of *o, pte_slot_t *pte, _Atom
         return true;
 }
 
-/* One that counts this word down (NULL: any word); from *i on.  A hint. */
+/* A notice in use, from number *i on, that counts this word down (NULL: any word).  A hint. */
 static inline struct notice *notice_find(struct notices *t, uint32_t *i, const void *word)
 {
         for (; *i < NOTICES; ++*i) {

@@ -1,10 +1,10 @@
 /*
- * The pager core: what happens to a page, from first touch to eviction.
+ * The pager core: the states of a page, from first touch to eviction.
  *
- * Pure logic over atomic PTEs and frame words.  What it needs from outside is the short list under
- * "environment": kern provides it in the guest, and the unit tests on the host, where the same
- * files run under sanitizers and a model check.  Nothing here allocates memory or blocks except
- * through env_*.
+ * Pure logic over atomic PTEs and frame words.  The pager's state is in cache.h.  The functions
+ * that it needs from outside are in env.h: kern provides them in the guest, and the unit tests on
+ * the host, where these files run under sanitizers and a model check.  The pager allocates no
+ * memory, and blocks only in env_*.
  *
  * Errors: 0 or -errno.  All pte pointers are window addresses of entries in type-stable page-table
  * pages.  cnt: the caller's counters, indexed by enum vcpu_counter.
@@ -13,90 +13,10 @@
 #define VMRUN_PAGER_H
 
 #include <stddef.h>
-#include "abi.h"
-#include "pager/frame.h"
+#include "abi_vcpu.h"
+#include "pager/cache.h"
+#include "pager/env.h"
 #include "pager/lookahead.h"
-#include "pager/notices.h"
-
-#define PASSED_FRAMES 256
-
-struct pager {
-        struct frame *frames;
-        uint32_t nframes;
-        uint64_t pfn0;                  /* guest-physical page number of frame 0 */
-        bool blind;                     /* pages come with A=1, so it does not tell their use */
-
-        /* The cleaner is woken below low and works up to high: pager_marks(), by the cleaner.
-         * Other vCPUs read them as hints. */
-        _Atomic uint32_t low, high;
-        /* Frames that move between a vCPU's reserve and the global list at a time; a hint. */
-        _Atomic uint32_t batch;
-
-        /* lock guards free_head, fresh and stores to nfree.  It is held for one batch, never across
-         * a call of env_*. */
-        _Atomic uint32_t lock;
-        /* Global free frames, fresh ones included; read without the lock as a hint. */
-        _Atomic uint32_t nfree;
-        uint32_t fresh;                 /* frames [fresh, nframes) were never used */
-        frame_t free_head;              /* linked through frame.slot */
-
-        /* Frames of pages that a stream has passed, or of low priority, + 1: hints, of which the
-         * oldest are overwritten.  Any vCPU adds; the cleaner takes them from passed_head on. */
-        _Atomic uint32_t passed[PASSED_FRAMES], passed_tail;
-        uint32_t passed_head;
-
-        /* The pager's writes.  These fields belong to the cleaner; during a fork the cleaner is
-         * quiesced and they belong to the forking vCPU (page_write_back). */
-        uint32_t hand, slot_hand;       /* CLOCK, and the search for slots to take back */
-        uint32_t slot_pause;            /* frames that hand passes before the next such search */
-        uint32_t writing;               /* frames claimed for a write that is under way */
-        /* Evictions given up because there was no slot or the far tier failed. */
-        uint64_t unwritable;
-
-        /* Frames that are LOCKED.  [I] At most half of all (page_set_locked).  Orders nothing. */
-        _Atomic uint32_t locked;
-
-        struct notices_of notices;      /* of this cache; the owner provides the table */
-};
-
-/* --- environment: provided by kern/, or by the test --- */
-void *env_frame_va(frame_t f);                          /* content of a frame */
-/* In a spin: pauses, and from time to time (not at 0) lets other threads run. */
-void env_relax(unsigned spins);
-/* Should the vCPU look again at a word that others change, before it sleeps?  *begun: 0 at the
- * first call. */
-bool env_wait_on(uint64_t *begun);
-/* Asks all vCPUs for a TLB flush; returns its epoch (1, 2, ...). */
-uint64_t env_flush_begin(void);
-/* The epoch that the next env_flush_begin will return. */
-uint64_t env_flush_next(void);
-/* Has every vCPU flushed since that begin? */
-bool env_flush_done(uint64_t epoch);
-/* Far tier -> frame.  0; -errno; ENV_POSTED: under way, and page_fetched() is called when it is
- * over. */
-int env_slot_read(uint64_t slot, frame_t f, pte_slot_t *pte);
-/* The same, of a page that nobody waits for; room for it was asked for before. */
-void env_slot_prefetch(uint64_t slot, frame_t f, pte_slot_t *pte, bool marker);
-/* The fetch that this vCPU waited for is over: has it failed?  Tells it once. */
-bool env_fetch_failed(void);
-/* Frame -> far tier.  0; -errno; ENV_POSTED: under way, and env_slot_written() reports its end.
- * For the pager's writes only, as the next two. */
-int env_slot_write(uint64_t slot, frame_t f);
-bool env_slot_write_room(void);                         /* can another write be posted? */
-/* A write that is over; FRAME_NONE if there is none (now). */
-frame_t env_slot_written(int *err);
-#define ENV_POSTED 1
-/* A slot, or SLOT_NONE; for the pager's writes only. */
-uint64_t env_slot_alloc(void);
-void env_slot_free(uint64_t slot);
-/* False: other processes read it too, so it stays as it is. */
-bool env_slot_writable(uint64_t slot);
-/* A CHARGED page went back to NONE by eviction. */
-void env_uncharge_page(void);
-/* Sleeps, bounded, until the entry differs from seen. */
-void env_wait_pte(pte_slot_t *pte, pte_t seen);
-void env_wake_pte(pte_slot_t *pte);
-_Noreturn void env_bug(const char *what, uint64_t a, uint64_t b);
 
 /* --- frames (frames.c) --- */
 
@@ -104,9 +24,9 @@ _Noreturn void env_bug(const char *what, uint64_t a, uint64_t b);
  * and holds the frame (claim or pin) since before that.
  *
  * [I] A stamp is never replaced by an earlier one.  Two holders of a pin may have cleared A one
- * after the other, with a walk between them that set it again; then only the later stamp covers
- * what that walk cached.  So the epoch is read after the word: if another has stamped the frame
- * since, the exchange fails. */
+ * after the other, with a walk between them that set it again; then only the later stamp covers the
+ * translation that this walk cached.  So the epoch is read after the word: if another thread has
+ * stamped the frame since, the exchange fails. */
 static inline void frame_stamp(struct frame *f)
 {
         uint64_t w = atomic_load(&f->word);
@@ -170,26 +90,29 @@ int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f);
  * page_prefetched().  p: the REMOTE value seen; f: a claimed frame.  False: the entry changed, f
  * is still the caller's. */
 bool page_prefetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f, bool marker);
-/* REMOTE -> PART: until page_part_over() the slot stays as it is, and the caller reads what it
- * wants of it.  p: the REMOTE value seen, neither LOST nor WANTED: else threads that read parts of
- * a page in turns could keep it from one that needs all of it.  False: the entry changed. */
+/* REMOTE -> PART: until page_part_over() the slot stays as it is, and the caller reads bytes of it.
+ * p: the REMOTE value seen, neither LOST nor WANTED: else threads that read parts of a page in
+ * turns could keep it from a thread that needs all of it.  False: the entry changed. */
 bool page_part(pte_slot_t *pte, pte_t p);
-/* PART -> REMOTE, by who made it PART; err: the page is not what was written, so LOST. */
+/* PART -> REMOTE, by the vCPU that made the entry PART; err: the page is not what was written, so
+ * LOST. */
 void page_part_over(pte_slot_t *pte, int err);
 /* A marker was touched: HELD -> PRESENT.  False: the entry changed. */
 bool page_use_marker(pte_slot_t *pte, pte_t p);
 /* A page of zeroes that was filled in ahead counts as touched from now on. */
 void page_touch(pte_slot_t *pte);
-/* Was a page used since it was prefetched?  USED is said once a page, to whoever asks first. */
+/* Was a page used since it was prefetched?  The answer is USED once a page, for the first
+ * caller. */
 enum lookahead_use page_use(const struct pager *pg, pte_slot_t *pte);
 /* Waits, bounded, for a BUSY or PART entry to change. */
 void page_wait(pte_slot_t *pte, pte_t seen);
-/* The same of PART, for one that wants no more than a part itself. */
+/* Like page_wait(), for a vCPU that reads only a part itself: sets WAITERS but not WANTED, so the
+ * page may stay far. */
 void page_wait_part(pte_slot_t *pte, pte_t seen);
 
-/* Any state -> NONE.  Waits while the entry is BUSY or PART, but not for a prefetch, which nobody
- * waits for.  A slot is freed at once.  A frame is returned, for frame_discard() *after* the caller
- * has flushed all TLBs; else FRAME_NONE.  *old: the entry before. */
+/* Any state -> NONE.  Waits while the entry is BUSY or PART, but does not wait for a prefetch.  A
+ * slot is freed at once.  A frame is returned, for frame_discard() *after* the caller has flushed
+ * all TLBs; else FRAME_NONE.  *old: the entry before. */
 frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old);
 /* Any state but NONE: new PTE_PROT bits.  Without ACCESS, PRESENT becomes HELD, and back.  True: a
  * TLB may hold more rights than the new ones. */
@@ -197,8 +120,8 @@ bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot);
 /* Moves the page of *from to *to, which is NONE.  True: a TLB may still hold it at its old
  * place. */
 bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to);
-/* Sets or clears FRAME_LOCKED for a resident page.  True if that changed it.  A page that is one of
- * too many is not locked: all others need frames too. */
+/* Sets or clears FRAME_LOCKED for a resident page.  True if that changed it.  Beyond half of the
+ * frames no page is locked: all other pages need frames too. */
 bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked);
 /* The page will be used soon: if it is resident, the hand leaves it at its next visit. */
 void page_keep(const struct pager *pg, pte_slot_t *pte);
@@ -207,9 +130,9 @@ void page_cool(struct pager *pg, pte_slot_t *pte);
 /* The page of an entry, wherever it is, has this priority from now on: PTE_HIGH, PTE_LOW or 0.  1;
  * 0: there is no page; -EAGAIN: it is being fetched, OUT *seen: the entry. */
 int page_set_priority(pte_slot_t *pte, pte_t priority, pte_t *seen);
-/* A page that its program has used and will hardly use again: the same, and the cleaner evicts it
- * before others, unless it is used meanwhile.  The caller begins a flush.  True: it was prefetched,
- * and nobody had seen its use. */
+/* For a page that its program has used and will hardly use again: as page_cool(), and the cleaner
+ * evicts it before others, unless it is used meanwhile.  The caller begins a flush.  True: the page
+ * was prefetched, and its use was not told yet. */
 bool page_pass(struct pager *pg, pte_slot_t *pte);
 
 /* --- eviction (clock.c) --- */

@@ -1,9 +1,10 @@
 /*
  * Pages that a page points to (pointers.h).
  *
- * A page that was used earns its place a point, one that was not costs it two: so a place is kept
- * while two of three of its pages are used.  A tree's children, of which one in two is used, are
- * left alone: what is fetched for nothing costs as much as what is waited for.
+ * A page that was used earns its place a point, a page that was not used costs it two: so a place
+ * is kept while two of three of its pages are used.  A tree's children, of which one in two is
+ * used, are left alone: a page that is fetched for nothing costs as much as a page that is waited
+ * for.
  */
 #include "pager/pointers.h"
 
@@ -11,7 +12,7 @@
 #define SHIFT      12                   /* from an address to its page */
 #define BEST  8
 #define WORST (-8)
-/* No program has anything below, nor do small numbers mean addresses. */
+/* No program has memory below it, and small numbers are no addresses. */
 #define LOWEST 0x10000ull
 
 static void judge(struct pointers *p, uint32_t place, bool used)
@@ -23,7 +24,7 @@ static void judge(struct pointers *p, uint32_t place, bool used)
                 p->lead &= ~(1ull << place);
 }
 
-/* Notes that place led to page; the oldest noted is judged, since it had its time. */
+/* Notes that place led to page; judges the oldest noted page, which has had its time to be used. */
 static void note(struct pointers *p, uint32_t place, uint64_t page, const struct pointers_env *env)
 {
         uint32_t at = p->asked++ % POINTERS_ASKED;
@@ -55,7 +56,7 @@ static uint64_t within(uint32_t touched)
         return places;
 }
 
-/* Looks at these places; how many pages were asked for. */
+/* Looks at these places.  Returns how many pages were asked for. */
 static uint32_t look(struct pointers *p, uint64_t places, const uint64_t *words, uint32_t touched,
                      const struct pointers_env *env)
 {
@@ -63,7 +64,7 @@ static uint32_t look(struct pointers *p, uint64_t places, const uint64_t *words,
 
         for (; places && asked < POINTERS_MOST; places &= places - 1) {
                 uint32_t place = (uint32_t)__builtin_ctzll(places);
-                /* Volatile: others may write it meanwhile; it is read once. */
+                /* Volatile: other threads may write the word meanwhile, so it is read once. */
                 uint64_t word = *(const volatile uint64_t *)(words + touched + place -
                                                              POINTERS_BEFORE);
                 if (word < LOWEST || word >> 47 || p->trust[place] < 0)

@@ -9,7 +9,7 @@
  *
  * Which of the words lead on depends on the program's structures, so it is learnt: each place,
  * counted in words from the one touched, is looked at only while the pages that it led to were
- * used.  Places that lead on are looked at in each page, the others in one of POINTERS_ALL.
+ * used.  Places that lead on are looked at in each page, the other places in one of POINTERS_ALL.
  */
 #ifndef VMRUN_POINTERS_H
 #define VMRUN_POINTERS_H
@@ -24,9 +24,9 @@
 #define POINTERS_ASKED  64              /* pages whose use is waited for */
 #define POINTERS_PATIENCE 16            /* pages that lead nowhere before some are passed over, */
 #define POINTERS_REST   64              /* and how many at most */
-#define POINTERS_ALL    8               /* of so many pages one is looked at in all places */
+#define POINTERS_ALL    8               /* one of this many pages is looked at in all places */
 
-/* What one vCPU has learnt.  Zeroed memory is the initial state. */
+/* The places that one vCPU has learnt.  Zeroed memory is the initial state. */
 struct pointers {
         /* By place: how well it led on; looked at from 0 on. */
         int8_t trust[POINTERS_PLACES];
@@ -49,15 +49,15 @@ enum pointers_answer {
         POINTERS_FULL,                  /* there is no room for it, nor for any other */
 };
 
-/* What is outside: asks for the page at addr; says whether a page asked for before was used. */
+/* The environment: asks for the page at addr; says whether a page asked for before was used. */
 struct pointers_env {
         enum pointers_answer (*ask)(void *arg, uint64_t addr);
         bool (*used)(void *arg, uint64_t page);
         void *arg;
 };
 
-/* A page has come, whose word `touched` (0 to 511) the program needs; words: its content, which
- * others may change meanwhile.  How many pages were asked for. */
+/* A page has come, whose word `touched` (0 to 511) the program needs; words: the page's content,
+ * which other threads may change meanwhile.  Returns how many pages were asked for. */
 uint32_t pointers_follow(struct pointers *p, const uint64_t *words, uint32_t touched,
                          const struct pointers_env *env);
 

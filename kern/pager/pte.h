@@ -13,19 +13,18 @@
  *              be read back: an access is SIGBUS, as after an uncorrectable error of memory
  *   BUSY       frame in 12..51, WAITERS: being fetched; other vCPUs wait for the entry to change
  *   PART       slot in 12..51, WAITERS: bytes of the slot are being read, and the page stays far;
- *              other vCPUs wait likewise.  Who waits for more than such bytes sets WANTED: it stays
- *              in REMOTE, and the next that comes brings the page in
+ *              other vCPUs wait likewise.  A vCPU that waits for the whole page sets WANTED, which
+ *              stays in REMOTE: the next vCPU that reads the page brings it in
  *
  *   63 62..58 57   56   55     54      53    52      51..12     11..9  8 7 6 5 4 3 2      1 0
  *   NX  0     LOW  HIGH WANTED CHARGED PREF  WAITERS frame/slot state  G 0 D A 0 0 ACCESS W P
  *                                      LOST  FRESH
  *
  * W, NX, ACCESS (the hardware's U bit, set where the program may access), CHARGED (this page was
- * charged against the commit limit at its first touch, not with its VMA), HIGH and LOW (what the
- * program says of the page's priority) keep their place in all states.  So protection and charge
- * travel with the page, and a fault on REMOTE needs no VMA.
- * Not-present forms keep bits 5, 6 and 8 clear: a page walk that began before the entry changed may
- * still set A or D in it.
+ * charged against the commit limit at its first touch, not with its VMA), HIGH and LOW (the
+ * priority that the program gave the page) keep their place in all states.  So protection and
+ * charge travel with the page, and a fault on REMOTE needs no VMA.  Not-present forms keep bits 5,
+ * 6 and 8 clear: a page walk that began before the entry changed may still set A or D in it.
  *
  * Every transition is one compare-and-swap (Intel SDM vol. 3A 4.8: the CPU's own A/D updates are
  * locked).
@@ -73,7 +72,7 @@ typedef _Atomic uint64_t pte_slot_t;    /* a place in a page table */
 #define PTE_ST_ARENA  (4ull << 9)       /* with P */
 #define PTE_ST_PART   (5ull << 9)
 
-/* What a page that was prefetched becomes, beside its frame and KEEP. */
+/* The entry of a page that was prefetched, beside its frame and KEEP. */
 #define PTE_AHEAD     (PTE_P | PTE_PREF)
 #define PTE_MARKER    (PTE_ST_HELD | PTE_PREF)
 /* blind: shadow paging, where A=0 would cost more than the fault that it saves. */
@@ -157,9 +156,9 @@ static inline bool pte_allows(pte_t p, bool write, bool exec)
         return (p & PTE_ACCESS) && !(write && !(p & PTE_W)) && !(exec && (p & PTE_NX));
 }
 
-/* What a vCPU that waits for an entry sleeps on: the half with WAITERS.  Each end clears that bit.
- * So an entry that is BUSY or PART anew, with the same number, has another value there until its
- * own end is waited for: no wake-up is lost. */
+/* A vCPU that waits for an entry sleeps on its half with WAITERS.  Each completion clears WAITERS.
+ * If the entry is then BUSY or PART again, with an equal number, the word differs from the one that
+ * the sleeper compared until a vCPU waits for the new completion: no wake-up is lost. */
 static inline uint64_t pte_word(const pte_slot_t *pte) { return (uint64_t)pte + sizeof(uint32_t); }
 static inline uint32_t pte_word_seen(pte_t p) { return (uint32_t)(p >> 32); }
 

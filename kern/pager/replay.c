@@ -1,11 +1,11 @@
-/* See replay.h. */
+/* Following a recorded order (replay.h). */
 #include <stdatomic.h>
 #include <stddef.h>
 #include "pager/replay.h"
 
 #define PROBES 64                       /* entries that a search looks at, at most */
 
-/* The page that has this address now; NONE. */
+/* The page that has this address now, or NONE. */
 static uint32_t find(const struct replay *r, uint64_t page)
 {
         const uint64_t mask = (1ull << r->hash_bits) - 1;
@@ -49,7 +49,7 @@ static uint32_t nearest(const struct replay *r, const struct replay_stream *s, u
 
 static void move_to(struct replay_stream *s, uint32_t event)
 {
-        /* Far away, what was asked for here is of no use. */
+        /* Far away, the pages that were asked for here are of no use. */
         if (event >= s->cursor + REPLAY_AHEAD || event < s->cursor || s->ahead <= event)
                 s->ahead = event + 1;
         s->cursor = event + 1;
@@ -57,7 +57,7 @@ static void move_to(struct replay_stream *s, uint32_t event)
         s->agreed = 0;
 }
 
-/* A fault leads away from the cursor.  True: so did others before it, to the same place. */
+/* A fault leads away from the cursor.  True: so did earlier faults, to nearly this event. */
 static bool agrees(struct replay_stream *s, uint32_t event)
 {
         if (event > s->astray && event - s->astray <= REPLAY_NEAR) {

@@ -4,7 +4,7 @@
  * Pure logic over the table of include/recorded.h.  Each vCPU has a stream of its own.  Its cursor
  * moves through the events as pages that it waits for are found there: to the nearest event of the
  * page.  It moves far only if some faults agree on where to, since a page may be needed at many
- * times, or now for once.
+ * events, or just once out of order.
  */
 #ifndef VMRUN_REPLAY_H
 #define VMRUN_REPLAY_H
@@ -17,8 +17,8 @@
 #define REPLAY_AGREE  3                 /* faults that must agree before the cursor moves further */
 #define REPLAY_AHEAD  256               /* events that are looked at beyond the cursor, at most */
 
-/* The vCPU waits for this page, or uses a marker for the first time; asked: it was asked for ahead.
- * False: the order says nothing about what follows. */
+/* The vCPU waits for this page, or uses a marker for the first time; asked: the page was asked for
+ * ahead.  False: the order does not tell the next pages. */
 bool replay_at(const struct replay *r, struct replay_stream *s, uint64_t page, bool asked);
 
 /* The next page to be asked for, which is then behind `ahead`; 0: none for now. */

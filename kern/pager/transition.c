@@ -16,7 +16,7 @@ static frame_t frame_of(const struct pager *pg, pte_t p)
 int page_install(struct pager *pg, pte_slot_t *pte, frame_t n, pte_t keep, pte_t ad)
 {
         struct frame *f = &pg->frames[n];
-        /* A stale walk may have left them. */
+        /* A stale page walk may have left A and D. */
         pte_t none = atomic_load(pte) & (PTE_A | PTE_D);
 
         atomic_store_explicit(&f->pte, pte, memory_order_relaxed);
@@ -52,8 +52,9 @@ bool page_prefetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n, bool m
 
         f->slot = pte_num(p);
         atomic_store_explicit(&f->pte, pte, memory_order_relaxed);
-        /* Release: who ends the fetch finds the record.  The entry is its own proof: whatever
-         * happened to it meanwhile, if it is REMOTE with this slot, the slot holds the page. */
+        /* Release: the thread that ends the fetch finds the record.  The entry is its own proof:
+         * whatever happened meanwhile, if the entry is REMOTE with this slot, the slot holds the
+         * page. */
         if (!atomic_compare_exchange_strong(pte, &p, busy)) {
                 f->slot = SLOT_NONE;
                 return false;
@@ -71,8 +72,9 @@ void page_part_over(pte_slot_t *pte, int err)
 {
         pte_t p = atomic_load_explicit(pte, memory_order_relaxed), keep;
 
-        /* While the entry is PART, others may only set WAITERS, WANTED and the protection.
-         * Release: whoever then frees the slot, or writes to it, does so after our read of it. */
+        /* While the entry is PART, other threads may only set WAITERS, WANTED and the protection.
+         * Release: a thread that then frees the slot, or writes to it, does so after this vCPU's
+         * read of it. */
         do {
                 keep = (p & (PTE_KEEP | PTE_WANTED)) | (err ? PTE_LOST : 0);
         } while (!atomic_compare_exchange_weak(pte, &p, pte_make_remote(pte_num(p), keep)));
@@ -108,12 +110,12 @@ enum lookahead_use page_use(const struct pager *pg, pte_slot_t *pte)
                 return LOOKAHEAD_HIDDEN;
         if (!(p & PTE_A))
                 return LOOKAHEAD_UNUSED;
-        /* Once; and the hand may have seen it first. */
+        /* Told once; the hand may have counted the use first. */
         return atomic_compare_exchange_strong(pte, &p, p & ~PTE_PREF) ? LOOKAHEAD_USED
                                                                       : LOOKAHEAD_OTHER;
 }
 
-/* say: what the entry is told before this vCPU sleeps. */
+/* say: bits that this vCPU sets in the entry before it sleeps. */
 static void wait_for(pte_slot_t *pte, pte_t seen, pte_t say)
 {
         /* A fetch is short unless the far tier is slow or the fetching thread does not run. */
@@ -248,8 +250,8 @@ bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot)
                         page_wait(pte, p);
                         continue;
                 case PTE_ARENA: {
-                        /* It has no frame: without access the entry is dropped, and the next fault
-                         * makes it again. */
+                        /* ARENA has no frame: without access the entry is dropped, and the next
+                         * fault makes it again. */
                         pte_t next = prot & PTE_ACCESS ? (p & ~PTE_PROT) | prot : 0, old = p;
                         done = atomic_compare_exchange_strong(pte, &old, next);
                         break;
@@ -298,7 +300,7 @@ bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to)
         return p & PTE_P;
 }
 
-/* Locks a pinned frame, if it may be.  True: it was not locked, and is. */
+/* Locks a pinned frame if the limit allows.  True: the frame was not locked, and now is. */
 static bool lock_frame(struct pager *pg, struct frame *f)
 {
         if (atomic_load(&f->word) & FRAME_LOCKED)
@@ -353,7 +355,7 @@ static bool cool(struct pager *pg, pte_slot_t *pte, pte_t p)
         return cooled;
 }
 
-/* What a pin and its end would do at once.  If the frame belongs to another page by now, that page
+/* Sets USED, as a pin and its end would.  If the frame belongs to another page by now, that page
  * gains no more than a hint. */
 void page_keep(const struct pager *pg, pte_slot_t *pte)
 {
@@ -407,7 +409,7 @@ bool page_pass(struct pager *pg, pte_slot_t *pte)
         uint64_t w = atomic_load(&f->word);
         if (p & PTE_HIGH)
                 return false;
-        /* What is in use, or locked, is not worth a wait. */
+        /* A page that is in use, or locked, is not worth a wait. */
         if (!frame_word_open(w) || (w & (FRAME_PINS | FRAME_USED | FRAME_LOCKED)) ||
             !atomic_compare_exchange_strong(&f->word, &w, w + 1))
                 return false;

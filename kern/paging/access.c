@@ -6,14 +6,16 @@
 #include "base/state.h"
 #include "base/string.h"
 #include "base/tables.h"
+#include "pager/pager.h"
 #include "paging/access.h"
 #include "paging/fault.h"
 #include "paging/guide.h"
 
-/* Between a buffer in the window and the program's memory at addr.  here: only pages that are. */
+/* Between a buffer in the window and the program's memory at addr.  here: only pages that are
+ * resident. */
 struct copy { uint64_t addr; char *buffer; bool out, here; };
 
-/* A marker counts as used now; HELD without being one, it is not for the program. */
+/* A marker counts as used now.  The program may not access a HELD page that is no marker. */
 static bool became_present(uint64_t addr, bool write)
 {
         pt_publish(addr);
@@ -60,8 +62,8 @@ static int copy(struct copy c, size_t len)
 {
         int err;
 
-        /* A guide's own stack is kern's memory (paging/guide.h), and it may wait for nothing else:
-         * the read of its fault is under way. */
+        /* A guide's own stack is kern's memory (paging/guide.h), and a guide may wait for nothing
+         * else: the read of its fault is under way. */
         if (guide_runs() && guide_stack_has(c.addr, len)) {
                 memcpy(c.out ? (char *)c.addr : c.buffer, c.out ? c.buffer : (char *)c.addr, len);
                 return 0;

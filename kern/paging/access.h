@@ -10,10 +10,11 @@
 /* Copies to the program's memory, with the rights of the program's own stores.  0, or -EFAULT;
  * while a guide runs -EAGAIN where memory is not here. */
 int kern_copy_out(uint64_t dst, const void *src, size_t len);
-/* Copies from it, with the rights of the program's own loads.  0, or the same errors: dst may hold
- * a part. */
+/* Copies from the program's memory, with the rights of the program's own loads.  0, or an error of
+ * kern_copy_out(): then dst may hold a part. */
 int kern_copy_in(void *dst, uint64_t src, size_t len);
-/* The same of what is here: -EAGAIN if a part of it is not, is not mapped, or must not be read. */
+/* kern_copy_in() of pages that are here: -EAGAIN if a part is not here, is not mapped, or must not
+ * be read. */
 int kern_peek(void *dst, uint64_t src, size_t len);
 
 #endif

@@ -4,16 +4,19 @@
 #ifndef VMRUN_ATTEMPT_H
 #define VMRUN_ATTEMPT_H
 
+#include "abi_stats.h"
+#include "base/charge.h"
 #include "base/state.h"
-#include "space/account.h"
+#include "pager/pager.h"
+#include "space/vma.h"
 
 /* Error code of #PF (Intel SDM vol. 3A 4.7). */
 enum { PF_WRITE = 1 << 1, PF_RESERVED = 1 << 3, PF_EXEC = 1 << 4 };
 
 struct fault {
         uint64_t addr;                  /* of the page */
-        uint64_t error;                 /* what #PF said of the access: PF_WRITE, PF_EXEC */
-        bool in_range;                  /* one of a range that was asked for at once */
+        uint64_t error;                 /* of #PF's error code: PF_WRITE, PF_EXEC */
+        bool in_range;                  /* its page is one of a range that was asked for */
         enum fault_kind kind;           /* how it was resolved, for the statistics */
         struct vma vma;                 /* as found by first_touch() */
         pte_slot_t *pte;                /* the entry to wait for, and the value seen there */

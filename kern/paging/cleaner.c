@@ -11,6 +11,7 @@
 #include "base/state.h"
 #include "far/slots.h"
 #include "far/timed.h"
+#include "pager/pager.h"
 #include "paging/cleaner.h"
 
 /* Frames that the hand passes before one flush is requested for all A bits it cleared. */
@@ -35,8 +36,8 @@ void cleaner_wake(void)
 /* Bounds; the cleaner frees some pages much sooner. */
 #define TURNS   16
 #define TURN_NS 1000000ul
-/* Calls that are passed over after one in vain: where nothing can be freed, the cleaner would look
- * at all frames for each. */
+/* Calls that are passed over after a call in vain: where no frame can be freed, the cleaner would
+ * look at all frames for each call. */
 #define IN_VAIN 64
 
 static bool has_less_than(uint32_t mark)
@@ -55,8 +56,8 @@ bool cleaner_gets_a_turn(void)
                         atomic_store_explicit(&pass_over, over - 1, memory_order_relaxed);
                 return false;
         }
-        /* As in frames_wait(), but nothing has to come of it.  The cleaner wakes wishers after each
-         * pass, so that it takes some turns to stock up. */
+        /* As in frames_wait(), but this vCPU can go on without a frame.  The cleaner wakes wishers
+         * after each pass, so that it takes some turns to stock up. */
         atomic_fetch_add(&control.frames_wishers, 1);
         for (unsigned i = 0; i < TURNS && has_less_than(pager.low); i++) {
                 uint32_t seq = atomic_load(&control.frames_seq);
@@ -113,8 +114,8 @@ int frames_wait(void)
         cleaner_poke();
         if (atomic_load(&pager.nfree) == 0) {
                 vmexit(EXIT_WAIT_FRAMES, seq, 0, 0);
-                /* Only a finding from after our request counts: an older one is about pages that
-                 * were in use then. */
+                /* Only a finding from after this vCPU's request counts: an older finding is about
+                 * pages that were in use then. */
                 uint32_t found = atomic_load(&control.starved);
                 bool newer = found != 0 && (int32_t)(found - seq) > 0;
                 starved = newer && atomic_load(&pager.nfree) == 0;
@@ -124,7 +125,7 @@ int frames_wait(void)
 }
 
 /*
- * When the cleaner gives up, and what a vCPU in frames_wait() sees of it.  A turn: the hand has
+ * When the cleaner gives up, and how a vCPU in frames_wait() learns of it.  A turn: the hand has
  * passed nframes frames, and all flushes are complete.  "only hot": the turn met used pages, and
  * none that could not be written.
  *
@@ -166,7 +167,7 @@ static bool fruitless(struct turn *t, uint32_t n, const struct clock_result *r)
 
 static bool to_hold_still(void) { return atomic_load(&control.service_hold); }
 
-/* False: it gave up. */
+/* Frees frames up to the high mark.  False: the cleaner gave up. */
 static bool stock_up(void)
 {
         struct turn turn = { .unwritable = pager.unwritable };
@@ -174,7 +175,8 @@ static bool stock_up(void)
         while (atomic_load_explicit(&pager.nfree, memory_order_relaxed) < pager.high &&
                !to_hold_still()) {
                 uint32_t n = pass_size();
-                timed_poll();           /* what nobody waits for keeps its frames else */
+                /* completes prefetches that no vCPU polls for; until then they hold frames */
+                timed_poll();
                 /* Enough writes are under way: wait for one first. */
                 if (!env_slot_write_room() || pager.writing >= pager.high)
                         slots_write_wait();
@@ -207,17 +209,17 @@ static bool stock_up(void)
                 slots_write_wait();
                 clock_complete(&pager, counters());
         }
-        wake_waiters();                 /* others freed frames */
+        wake_waiters();                 /* other vCPUs freed frames */
         return true;
 }
 
 /* Quiesced: sleeps until the host clears service_hold.  Another vCPU has the pager's writes
- * meanwhile.  No write is under way: stock_up() waited for all. */
+ * meanwhile.  No write is under way: stock_up() has waited for all. */
 static void hold_still(void)
 {
         while (to_hold_still()) {
                 uint32_t seq = atomic_load(&control.service_seq);
-                /* release: the vCPU that takes over sees pager and slots as we left them */
+                /* release: the vCPU that takes over sees pager and slots as this vCPU left them */
                 atomic_store(&control.service_held, 1);
                 if (to_hold_still())    /* the host clears it, then moves the sequence */
                         vmexit(EXIT_SERVICE_SLEEP, seq, 0, 0);

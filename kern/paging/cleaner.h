@@ -1,5 +1,5 @@
 /*
- * The service vCPU, and how others ask it for frames.
+ * The service vCPU, and how other vCPUs ask it for frames.
  */
 #ifndef VMRUN_CLEANER_H
 #define VMRUN_CLEANER_H
@@ -18,8 +18,9 @@ static inline void cleaner_poke(void)
                 cleaner_wake();
 }
 
-/* Free frames are short, and this vCPU could use some at once: has the cleaner made some since?
- * With one CPU for all, it runs only if this vCPU lets it.  May exit, so no fault is published. */
+/* Free frames are short, and this vCPU could use some at once: has the cleaner freed some since?
+ * If all threads share one CPU, the cleaner runs only if this vCPU lets it.  May exit, so no fault
+ * is published. */
 bool cleaner_gets_a_turn(void);
 
 /* Makes a frame available to this vCPU; may sleep, so no fault is published.

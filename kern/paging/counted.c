@@ -1,9 +1,9 @@
 /*
  * Words of the program that count pages on their way.
  *
- * Nobody sleeps on such a word: who waits for it sleeps on the entry of one of its pages, as a
- * fault would.  So the pages move whatever moves them (the I/O thread, this vCPU's exits, a wire by
- * the clock), and where nobody waits nobody is woken.
+ * No vCPU sleeps on such a word: a vCPU that waits for it sleeps on the entry of one of its pages,
+ * as a fault would.  So the pages move, whether the I/O thread, this vCPU's exits or a wire by the
+ * clock moves them, and where no vCPU waits none is woken.
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
@@ -11,6 +11,7 @@
 #include "base/state.h"
 #include "base/tables.h"
 #include "far/timed.h"
+#include "pager/env.h"
 #include "paging/counted.h"
 #include "paging/fault.h"
 #include "paging/guide.h"
@@ -50,8 +51,8 @@ void counted_close(const struct counted *c, bool wrote)
         frame_unpin(&pager.frames[c->frame], wrote);
 }
 
-/* Delivers what has come.  With --io inline only an exit does that: it sleeps on no word that has
- * another value. */
+/* Delivers pages that have come.  With --io inline only an exit does that: this one does not sleep,
+ * since its word has another value. */
 static void look_once(void)
 {
         static const uint32_t zero;
@@ -61,7 +62,8 @@ static void look_once(void)
                 vmexit(EXIT_WAIT_PTE, (uint64_t)&zero, 1, 0);
 }
 
-/* The search is longer than all else here, so who only looks makes none. */
+/* Searching the notices costs more than the rest, so a caller that only reads the count does not
+ * search. */
 static long look_at(uint64_t addr)
 {
         struct counted c;
@@ -75,7 +77,8 @@ static long look_at(uint64_t addr)
         return ret;
 }
 
-/* The same, if it is not 0: OUT *n: a notice that counts it down.  -EINVAL: there is none. */
+/* look_at(), and if the word is not 0: OUT *n: a notice that counts it down.  -EINVAL: there is no
+ * such notice. */
 static long find_notice(uint64_t addr, struct notice **n)
 {
         struct notices *t = pager.notices.table;
@@ -88,7 +91,8 @@ static long find_notice(uint64_t addr, struct notice **n)
         uint32_t added = atomic_load(&t->added);
         *n = notice_find(t, &i, c.word);
         if (atomic_load(c.word) != 0)
-                /* A count that was added since we looked has moved the number before. */
+                /* A notice that was added after the search began has moved `added` before it raised
+                 * the word. */
                 ret = *n || atomic_load(&t->added) != added ? -EAGAIN : -EINVAL;
         counted_close(&c, false);
         return ret;

@@ -17,7 +17,7 @@ void counted_close(const struct counted *c, bool wrote);
 /* Waits until the word is 0.  0; -EINTR: the host has something to do first; -EINVAL: no page that
  * is on its way is counted there; or as counted_open(). */
 long counted_wait(uint64_t addr);
-/* Takes what has come.  0; -EAGAIN: the word is not 0; or as counted_open(). */
+/* Delivers pages that have come.  0; -EAGAIN: the word is not 0; or as counted_open(). */
 long counted_look(uint64_t addr);
 
 #endif

@@ -16,11 +16,12 @@
  * [I] A fault publishes its address (full barrier) before it reads the VMA tree, and unpublishes it
  * after its last change of an entry.  It changes entries only in the aligned run around that
  * address (FAULT_AROUND).  A range operation changes the tree, waits until no fault is published
- * inside its range, then edits entries (pt_wait_faults).  So what a fault installs always agrees
- * with the tree.  A published fault does not sleep.  It exits only to let the holder of a lock run,
- * or to wake a vCPU that waits for its page: neither exit makes an upcall.
+ * inside its range, then edits entries (pt_wait_faults).  So the entry that a fault installs always
+ * agrees with the tree.  A published fault does not sleep.  It exits only to let the holder of a
+ * lock run, or to wake a vCPU that waits for its page: neither exit makes an upcall.
  */
 #include <asm-generic/errno.h>
+#include "base/charge.h"
 #include "base/exit.h"
 #include "base/cpu.h"
 #include "base/latency.h"
@@ -31,6 +32,7 @@
 #include "base/tables.h"
 #include "far/slots.h"
 #include "far/timed.h"
+#include "pager/pager.h"
 #include "paging/cleaner.h"
 #include "paging/fault.h"
 #include "paging/file.h"
@@ -38,7 +40,6 @@
 #include "paging/prefetch.h"
 #include "paging/profile.h"
 #include "paging/record.h"
-#include "space/account.h"
 #include "space/grow.h"
 #include "x86.h"
 
@@ -121,9 +122,9 @@ static inline __attribute__((always_inline)) enum outcome fetch(struct fault *f,
         return begun(f, pte, p, n, page_fetch(&pager, pte, p, n));
 }
 
-/* Where pages are touched for the first time one after the other, as many again are filled at once,
- * within the run that is published.  They have A=0, so what is not used is the hand's, and becomes
- * NONE again.  Under shadow paging A=0 would cost the first use a trap. */
+/* Where pages are touched for the first time one after the other, fills as many pages again with
+ * zeroes at once, within the published run.  They have A=0, so the hand evicts those that are not
+ * used, and they become NONE again.  Under shadow paging A=0 would cost the first use a trap. */
 static void zero_ahead(const struct fault *f, pte_slot_t *pte)
 {
         unsigned at = (unsigned)((uintptr_t)pte / sizeof(*pte) % PT_ENTRIES), before = 0;
@@ -224,8 +225,8 @@ static frame_t frame_of(const struct fault *f)
 
 /* Waits for the page that this vCPU asked for.  No fault is published: a range operation waits by
  * itself while an entry is BUSY, and only the end of the fetch changes the entry.  If the page is
- * evicted again before we look, the program's access faults again.  If it cannot be had, the entry
- * is LOST, and the frame is still ours. */
+ * evicted again before this vCPU looks, the program's access faults again.  If the page cannot be
+ * read, the entry is LOST, and this vCPU still owns the frame. */
 static enum outcome fetch_wait(struct fault *f)
 {
         pte_t now = f->seen;
@@ -242,7 +243,7 @@ static enum outcome fetch_wait(struct fault *f)
         return FAR_FAILED;
 }
 
-/* Waits for the page that this vCPU asked for, and looks what it points to. */
+/* Waits for the page that this vCPU asked for, and asks for the pages that it points to. */
 static enum outcome fetched(struct fault *f)
 {
         enum outcome o = fetch_wait(f);
@@ -260,8 +261,8 @@ static enum outcome arrives(struct fault *f)
         return RETRY;
 }
 
-/* A prefetched page that is still under way, or was due, but nobody had delivered it yet
- * (far/timed.h): then it is a marker like any other.  Once a fault. */
+/* The program touches a prefetched page that is still under way, or that was due but not delivered
+ * yet (far/timed.h): then the page is a marker like any other.  Called once a fault. */
 static enum outcome touched_early(struct fault *f, uint64_t exits)
 {
         bool slow = timed_poll_slow();
@@ -312,7 +313,7 @@ static enum outcome wait_for_other(struct fault *f, uint64_t exits)
         return o;
 }
 
-/* Does what an attempt asked for; no fault is published.  RETRY: attempt again. */
+/* Does the step that an attempt asked for; no fault is published.  RETRY: attempt again. */
 static enum outcome settle(struct fault *f, enum outcome o, uint64_t exits)
 {
         switch (o) {
@@ -382,7 +383,7 @@ static inline bool is_reserved(uint64_t addr)
         return addr >= TASK_SIZE || (addr >= RESERVED_START && addr < RESERVED_END);
 }
 
-/* exits: how many this vCPU had made before. */
+/* exits: how many exits this vCPU had made before. */
 static inline __attribute__((always_inline)) enum outcome resolve(struct fault *f, uint64_t exits)
 {
         if (is_reserved(f->addr))
@@ -404,7 +405,7 @@ static __attribute__((cold, noinline)) void record_parts(const struct fault *f, 
                                                     .in_call = f->in_range });
 }
 
-/* The fault that began at tsc (0: not measured), when the vCPU had made so many exits, is over. */
+/* The fault that began at tsc (0: not measured), when the vCPU had made `exits` exits, is over. */
 static inline __attribute__((always_inline)) void record(const struct fault *f, uint64_t tsc,
                                                          uint64_t exits)
 {
@@ -466,8 +467,8 @@ static bool is_here(const struct fault *f)
         return (pte_kind(p) == PTE_PRESENT || pte_kind(p) == PTE_ARENA) && allows(p, f);
 }
 
-/* A guide has faulted: it has returned, or touched what it should not, or another vCPU has changed
- * the entry meanwhile. */
+/* A guide has faulted: it has returned, or touched memory that it should not, or another vCPU has
+ * changed the entry meanwhile. */
 static __attribute__((cold, noinline)) void guide_faulted(const struct fault *f)
 {
         if (vcpu_self.regs.rip == GUIDE_RETURN)

@@ -5,6 +5,7 @@
 #include "base/exit.h"
 #include "base/state.h"
 #include "base/tables.h"
+#include "pager/pager.h"
 #include "paging/file.h"
 
 _Atomic uint32_t object_cuts;
@@ -53,7 +54,7 @@ static uint64_t file_run(const struct fault *f, uint32_t *npages)
         return start;
 }
 
-/* Frames for pages of a file, from start on; page number `wanted` is the one that faulted. */
+/* Frames for pages of a file, from start on; page number `wanted` is the page that faulted. */
 struct run {
         uint64_t start;
         uint32_t n, wanted;
@@ -112,7 +113,8 @@ static enum outcome run_install(const struct fault *f, struct run *r, int64_t go
 }
 
 /* EBADF is normally a stale answer: a mapped file holds a reference, so its id cannot be free.
- * After this many times the descriptor is really gone, as one that only a child of vfork had. */
+ * After this many times the descriptor is really gone, such as a descriptor that only a child of
+ * vfork had. */
 #define REFUSED_MAX 1000
 
 static bool is_lost(struct fault *f, int64_t got, bool same)

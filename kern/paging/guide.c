@@ -39,7 +39,7 @@ static void describe(struct hint_fault *to, const struct fault *f, enum hint_eve
         };
 }
 
-/* Odd, even, odd: kern writes it here alone. */
+/* Odd, even, odd: kern writes guide_run here alone. */
 static void next_run(void)
 {
         uint32_t now = atomic_load_explicit(&vcpu_self.guide_run, memory_order_relaxed);

@@ -1,7 +1,7 @@
 /*
- * The calls of libvmguest (hints.h): what a program says of its memory.
+ * The calls of libvmguest (hints.h): hints of a program about its memory.
  *
- * But for vmg_read and vmg_wait, none of them waits for a node or makes an exit, unless its own
+ * Except for vmg_read and vmg_wait, no call waits for a node or makes an exit, unless its own
  * arguments are far, or it adds or drops guides.  A hint changes no content: at worst a page comes
  * for nothing.
  */
@@ -27,7 +27,7 @@
 
 struct iovec { uint64_t base, len; };
 
-/* As Linux says it: -EFAULT for what no program can have mapped. */
+/* As Linux: -EFAULT for a range that no program can have mapped. */
 static int check_range(uint64_t start, uint64_t len)
 {
         return len > TASK_SIZE || start > TASK_SIZE - len ? -EFAULT : 0;
@@ -39,8 +39,8 @@ static uint32_t hinted(uint32_t asked)
         return asked;
 }
 
-/* Of several ranges.  look: pages that may still be looked at.  c: counts those that are on their
- * way (NULL: nobody does): counted. */
+/* A call about several ranges.  look: pages that may still be looked at.  c: the word that counts
+ * pages on their way; NULL: there is none.  counted: how many it counts. */
 struct asking { uint64_t look; const struct counted *c; uint32_t counted; };
 
 /* mark: see prefetch_range(). */
@@ -71,8 +71,8 @@ static long hint_prefetch(const uint64_t a[6])
 /* As many ranges as fit a vCPU's stack at a time. */
 #define SOME 16
 
-/* A guide is called again half-way through what it asks for: then there is time for the next, and
- * the other pages cost their first users no fault. */
+/* A guide is called again half-way through the pages that it asks for: then there is time for the
+ * next pages, and the first uses of the other pages cost no fault. */
 static long ask_ranges(const uint64_t a[6], struct asking *ask)
 {
         struct iovec range[SOME];
@@ -229,7 +229,7 @@ static long hint_guide(const uint64_t a[6])
         struct guide g = { .start = a[0], .end = a[0] + a[1], .fn = a[2], .arg = a[3] };
         int err = check_range(a[0], a[1]);
 
-        _Static_assert(sizeof(g.name) == HINTS_NAME, "abi.h and hints.h agree");
+        _Static_assert(sizeof(g.name) == HINTS_NAME, "abi_guide.h and hints.h agree");
         if (err)
                 return err;
         if (a[1] == 0)

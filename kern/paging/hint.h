@@ -1,5 +1,5 @@
 /*
- * The calls of libvmguest (hints.h): what a program says of its memory.
+ * The calls of libvmguest (hints.h): hints of a program about its memory.
  */
 #ifndef VMRUN_HINT_H
 #define VMRUN_HINT_H
@@ -7,10 +7,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* nr: from HINTS_FIRST to HINTS_END - 1.  a: as of a system call.  What the call returns. */
+/* nr: from HINTS_FIRST to HINTS_END - 1.  a: as of a system call.  Returns the result of the
+ * call. */
 long hint_call(uint64_t nr, const uint64_t a[6]);
 
-/* May a guide make this one?  It does not wait. */
+/* May a guide make this call?  Then the call does not wait. */
 bool hint_for_guides(uint64_t nr);
 
 #endif

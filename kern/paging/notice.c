@@ -3,9 +3,10 @@
  */
 #include "base/state.h"
 #include "far/slots.h"
+#include "pager/pager.h"
 #include "paging/notice.h"
 
-/* At most as many as one vCPU may have under way, since each pins a page. */
+/* At most as many notices as one vCPU may have pages under way, since each notice pins a page. */
 static uint32_t most(void)
 {
         uint32_t n = pager.nframes / 16;

@@ -1,16 +1,16 @@
 /*
  * Bytes of far pages that stay far (vmg_read).
  *
- * While the bytes are read, the page's entry is PART: so the slot is not freed or written to, and
- * who wants the page itself waits.  They go straight to where the program wants them, if that page
+ * While the bytes are read, the page's entry is PART: so the slot is not freed or written to, and a
+ * vCPU that wants the page itself waits.  The bytes go straight to their destination, if its page
  * is here.  Else they go by way of this vCPU's bounce page, and the destination is touched when the
  * entry is REMOTE again: so nothing is held while a page is faulted in.
  *
  * A page that is here stays as cold as it is.  All other kinds of pages take the ordinary path.
  *
- * Within a guide there is nothing to wait for bytes in: the fault that it runs for has this vCPU's
- * place for demand reads, and PART would keep others from the page until the guide is over.  So a
- * guide gets what is here, and what is far is asked for ahead, like any page.
+ * A guide cannot wait for bytes: the fault that it runs for has this vCPU's place for demand reads,
+ * and PART would keep other vCPUs from the page until the guide is over.  So a guide gets bytes
+ * that are here, and far pages are asked for ahead, like any page.
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
@@ -18,6 +18,7 @@
 #include "base/string.h"
 #include "base/tables.h"
 #include "far/slots.h"
+#include "pager/pager.h"
 #include "paging/access.h"
 #include "paging/guide.h"
 #include "paging/part.h"
@@ -49,14 +50,14 @@ static char *open_destination(struct part *c)
         return c->frame == FRAME_NONE ? c->bounce : (char *)env_frame_va(c->frame) + offset;
 }
 
-/* They are there, unless err. */
+/* The bytes have come, unless err. */
 static int close_destination(const struct part *c, int err)
 {
         if (c->frame != FRAME_NONE)
                 frame_unpin(&pager.frames[c->frame], true);
         else if (!err)
                 err = kern_copy_out(c->dst, c->bounce, c->len);
-        /* a guide's, which is not here and is not asked for */
+        /* the destination of a guide, which is not here and is not asked for */
         return err == -EAGAIN ? -EFAULT : err;
 }
 
@@ -147,10 +148,11 @@ static int try_part(struct part *c)
                 page_wait_part(pte, p);
         else if (!may || (!far && k != PTE_PRESENT))
                 return read_ordinarily(c);
-        return -EAGAIN;                 /* it has changed, or will at once: its frame is claimed */
+        /* the entry has changed, or will at once: its frame is claimed */
+        return -EAGAIN;
 }
 
-/* One look is enough for a guide.  What is not here is asked for, the rest of the range too. */
+/* Looks once, for a guide.  Asks for the pages that are not here, also in the rest of the range. */
 static int read_for_guide(struct part *c, uint64_t end)
 {
         int err = try_part(c);
@@ -160,7 +162,7 @@ static int read_for_guide(struct part *c, uint64_t end)
         return err;
 }
 
-/* The threads may be stopped meanwhile. */
+/* For a thread: waits as a fault does, and the threads may be stopped meanwhile. */
 static int read_for_thread(struct part *c)
 {
         int err;

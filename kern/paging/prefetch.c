@@ -1,21 +1,22 @@
 /*
  * Bringing pages in ahead of the program.
  *
- * pager/lookahead.c says which pages; here they are asked for.  A page is asked for by making its
+ * pager/lookahead.c says which pages; this file asks for them.  A page is asked for by making its
  * entry BUSY, from REMOTE, which is its own proof: in whatever VMA it is, its content is in that
- * slot.  So no VMA is looked at, and what is published is the address of the walk alone, so that no
- * table on the way is reused meanwhile.
+ * slot.  So no VMA is looked at, and only the address of the walk is published, so that no table on
+ * the way is reused meanwhile.
  *
- * Frames come from the stock, of which demand keeps half of what is below the cleaner's low mark.
- * A prefetch reclaims nothing, and waits for nothing: what has no frame is not asked for.  But
- * where all threads have one CPU, a vCPU that finds no frames lets the cleaner run, for a bounded
- * time.
+ * Frames come from the stock of free frames, of which half the low mark is kept for demand.  A
+ * prefetch reclaims nothing, and waits for nothing: a page without a free frame is not asked for.
+ * But where all threads have one CPU, a vCPU that finds no frames lets the cleaner run, for a
+ * bounded time.
  */
 #include "base/state.h"
 #include "base/tables.h"
 #include "far/rings.h"
 #include "far/slots.h"
 #include "far/timed.h"
+#include "pager/pager.h"
 #include "pager/pointers.h"
 #include "pager/replay.h"
 #include "paging/cleaner.h"
@@ -25,7 +26,7 @@
 #include "space/vma.h"
 
 _Static_assert(sizeof(struct lookahead) <= LOOKAHEAD_ROOM, "the history fits the vCPU's block");
-_Static_assert(sizeof(struct pointers) <= POINTERS_ROOM, "so does what it knows of pointers");
+_Static_assert(sizeof(struct pointers) <= POINTERS_ROOM, "so do its pointers");
 
 /* Walks that stay within one page table publish once. */
 struct walk { uint64_t table; pte_slot_t *first; };
@@ -56,9 +57,9 @@ static enum lookahead_use used(void *arg, uint64_t page)
         return u;
 }
 
-/* How many pages may be asked for now: at most a sixteenth of the cache is under way, and what the
- * ring holds; demand keeps half of what is below the low mark.  While the program is recorded:
- * none. */
+/* How many pages may be asked for now: at most a sixteenth of the cache is under way, and no more
+ * than the ring holds; half the low mark of free frames is kept for demand.  While the program is
+ * recorded: none. */
 static uint32_t room(void)
 {
         if (recording())
@@ -73,7 +74,8 @@ static uint32_t room(void)
         return most < nfree ? most : nfree;
 }
 
-/* The entry of a page that is far and takes time to come; NULL: it is not.  *p: its value. */
+/* The entry of a page that is far and takes time to come; NULL: the page is not so.  *p: the value
+ * of the entry. */
 static pte_slot_t *far_entry(struct walk *w, uint64_t addr, pte_t *p)
 {
         pte_slot_t *pte = walk_to(w, addr);
@@ -85,13 +87,13 @@ static pte_slot_t *far_entry(struct walk *w, uint64_t addr, pte_t *p)
                        : NULL;
 }
 
-/* Is it frames that room() is short of? */
+/* Are there too few frames for room()? */
 static bool short_of_frames(void)
 {
         return atomic_load_explicit(&pager.nfree, memory_order_relaxed) <= pager.low / 2;
 }
 
-/* False: there is no frame. */
+/* Asks for a page.  False: there is no frame. */
 static bool ask(pte_slot_t *pte, pte_t p, bool marker, uint32_t *asked)
 {
         frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
@@ -119,7 +121,8 @@ static void finish(struct walk *w, uint32_t asked)
                 counters()[CNT_PREFETCHED] += asked;
                 ring_prefetch_ring();
         }
-        /* Not only below the low mark: the next window finds what the cleaner frees meanwhile. */
+        /* Not only below the low mark: the next window finds the frames that the cleaner frees
+         * meanwhile. */
         if (atomic_load_explicit(&pager.nfree, memory_order_relaxed) < pager.low + asked)
                 cleaner_wake();
 }
@@ -139,7 +142,8 @@ static uint32_t fitting(struct walk *w, const struct lookahead_batch *b, uint32_
         return i;
 }
 
-/* The page that the policy wants as marker may be here already: then the next one that is not. */
+/* Asks for a batch.  If the page that the policy wants as marker is here already, the next page
+ * that is not here becomes the marker. */
 static uint32_t ask_batch(struct walk *w, const struct lookahead_batch *b)
 {
         uint64_t addr = b->first * PAGE_SIZE;
@@ -158,7 +162,7 @@ static uint32_t ask_batch(struct walk *w, const struct lookahead_batch *b)
         return asked;
 }
 
-/* Behind a long stream: its pages make room before those that may be used again. */
+/* Behind a long stream: its pages are evicted before pages that may be used again. */
 static void drop_behind(struct walk *w, const struct lookahead_batch *b)
 {
         uint64_t addr = b->passed * PAGE_SIZE;
@@ -174,7 +178,7 @@ static void drop_behind(struct walk *w, const struct lookahead_batch *b)
 
 static struct lookahead *history(void) { return (struct lookahead *)vcpu_self.lookahead; }
 
-/* The program says that it goes on from here; the policy does not know yet.  The marker's fault
+/* The program says that it continues from here; the policy does not know yet.  The marker's fault
  * comes here again. */
 static struct lookahead_batch from_now_on(uint64_t page, const struct lookahead_rule *rule)
 {
@@ -196,13 +200,13 @@ static struct lookahead_rule rule_now(void)
         };
 }
 
-/* --- what a recorded run says --- */
+/* --- pages that a recorded run needed next --- */
 
 /* Pages a batch, at most. */
 #define REPLAY_BATCH 64
 
-/* The next pages that are far, at most so many.  What comes next and is here counts as used, so
- * that the hand leaves it until then. */
+/* The next pages that are far, at most `most`.  A page that comes next and is here counts as used,
+ * so that the hand leaves it until then. */
 static uint32_t look_ahead(struct walk *w, struct replay_stream *s, uint64_t *wanted, uint32_t most)
 {
         const struct replay *r = (const struct replay *)control.replay;
@@ -221,8 +225,8 @@ static uint32_t look_ahead(struct walk *w, struct replay_stream *s, uint64_t *wa
         return n;
 }
 
-/* The first use of a page two thirds into the batch leads on to the next.  It is known which that
- * is only now that all have been looked at; meanwhile other tables were published. */
+/* The first use of a page two thirds into the batch leads on to the next.  Only now that all pages
+ * have been looked at is that page known; meanwhile other tables were published. */
 static uint32_t ask_wanted(struct walk *w, const uint64_t *wanted, uint32_t n)
 {
         uint32_t asked = 0;
@@ -289,7 +293,7 @@ void prefetch(uint64_t addr, enum lookahead_cause cause)
         finish(&w, asked);
 }
 
-/* --- what a page points to --- */
+/* --- pages that a page points to --- */
 
 struct following { struct walk walk; uint32_t room, asked; };
 
@@ -309,7 +313,7 @@ static enum pointers_answer ask_pointed(void *arg, uint64_t addr)
         return f->asked > before ? POINTERS_YES : POINTERS_NO;
 }
 
-/* Its first use is a marker's: from then on it is a page like any other. */
+/* The first use of a page is that of a marker: from then on it is a page like any other. */
 static bool was_used(void *arg, uint64_t page)
 {
         struct following *f = arg;
@@ -333,7 +337,7 @@ void prefetch_pointed(uint64_t addr, frame_t n)
         finish(&f.walk, f.asked);
 }
 
-/* --- what the program says --- */
+/* --- pages that the program names --- */
 
 uint32_t prefetch_stream(uint64_t addr, int64_t stride, uint64_t count)
 {
@@ -374,7 +378,7 @@ uint32_t prefetch_range(uint64_t start, uint64_t end, bool mark)
         return asked;
 }
 
-/* Where no more can be asked for, others may have asked. */
+/* Where this vCPU can ask for no more, other vCPUs may have asked. */
 uint32_t prefetch_counted(uint64_t start, uint64_t end, bool mark, const struct counted *c,
                           uint32_t *counted)
 {

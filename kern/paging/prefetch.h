@@ -8,12 +8,12 @@
 #include "pager/frame.h"
 #include "pager/lookahead.h"
 
-/* After a fault at addr, with its own read under way, if it needs one: asks for what the policy
- * expects next.  Takes only frames that nobody is short of, and waits for none; but with one CPU it
- * may let the cleaner run.  No fault is published. */
+/* After a fault at addr, with its own read under way, if it needs one: asks for the pages that the
+ * policy expects next.  Takes only frames that demand does not need, and waits for none; but with
+ * one CPU it may let the cleaner run.  No fault is published. */
 void prefetch(uint64_t addr, enum lookahead_cause cause);
 
-/* Does the setting say that pages are followed by what they point to? */
+/* Does the setting say that kern asks for pages that a page points to? */
 static inline bool prefetch_follows(void)
 {
         return atomic_load_explicit(&control.prefetch_policy, memory_order_relaxed) ==
@@ -27,19 +27,19 @@ void prefetch_pointed(uint64_t addr, frame_t n);
 /* Pages of a range whose reads are asked for before the first of them is waited for. */
 #define RANGE_AHEAD (64 * PAGE_SIZE)
 
-/* Asks for the pages of [start, end) that are far, as far as there are frames: who needs them all
- * then waits once.  mark: the first use of the first of them is to be a fault.  How many were asked
- * for. */
+/* Asks for the pages of [start, end) that are far, as far as there are frames: a caller that needs
+ * them all then waits once.  mark: the first use of the first of them is to be a fault.  Returns
+ * how many were asked for. */
 uint32_t prefetch_range(uint64_t start, uint64_t end, bool mark);
 
-/* The same, and c counts those of the range that are then on their way, whoever asked for them: OUT
- * *counted, added to. */
+/* prefetch_range(), and c counts all pages of the range that are then on their way, no matter which
+ * vCPU asked for them.  OUT *counted: their number is added. */
 struct counted;
 uint32_t prefetch_counted(uint64_t start, uint64_t end, bool mark, const struct counted *c,
                           uint32_t *counted);
 
 /* The program is about to use count pages from the one at addr on, in steps of stride pages (not
- * 0).  How many were asked for at once. */
+ * 0).  Returns how many were asked for at once. */
 uint32_t prefetch_stream(uint64_t addr, int64_t stride, uint64_t count);
 
 #endif

@@ -1,14 +1,15 @@
 /*
- * Which pages make room first (vmg_priority).
+ * Priorities: which pages are evicted first (vmg_priority).
  *
  * The priority is two bits of the entry, which travel with the page.  The hand reads them, and
- * nothing else does (pager/clock.c).  An entry is changed by compare-and-swap, so this needs no
- * lock: who changes it at the same time, or evicts the page, looks again.
+ * nothing else does (pager/clock.c).  An entry is changed by compare-and-swap, so no lock is
+ * needed: a thread that changes the entry at that time, or evicts the page, looks again.
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
 #include "base/state.h"
 #include "base/tables.h"
+#include "pager/pager.h"
 #include "paging/priority.h"
 #include "space/pt.h"
 #include "space/range.h"
@@ -32,7 +33,7 @@ static int set_one(uint64_t addr, pte_t priority, bool *table)
         return ret;
 }
 
-/* Within a VMA.  It may change meanwhile: what counts is the entry. */
+/* Within a VMA.  The VMA may change meanwhile: only the entry counts. */
 static int64_t set_part(uint64_t start, uint64_t end, pte_t priority)
 {
         int64_t done = 0;

@@ -1,15 +1,16 @@
 /*
- * See profile.h: the program's stack, by its frame pointers, and the table of stacks
+ * The fault profile: the program's stack, by its frame pointers, and the table of stacks
  * (include/profile.h).
  *
  * A program may keep anything in RBP, and write anything where frames would be.  So each word is
  * read through the window, and only if its page is here; a frame lies above the one before, and not
- * far; and where a call returns to is code.  What breaks one of these rules ends the stack.
+ * far; and a return address is code.  A word that breaks one of these rules ends the stack.
  */
 #include "base/state.h"
 #include "base/string.h"
 #include "base/tables.h"
 #include "include/profile.h"
+#include "pager/env.h"
 #include "paging/profile.h"
 #include "space/vma.h"
 
@@ -21,8 +22,9 @@ static struct profile *table(void) { return (struct profile *)control.profile; }
 
 /* ---- the program's stack ---- */
 
-/* The n words at addr, one or two, aligned as a whole, if their page is here.  It counts as used:
- * else those of the outer frames, which the program does not touch for long, would be evicted. */
+/* The n words at addr, one or two, aligned as a whole, if their page is here.  The page counts as
+ * used: else pages of the outer frames, which the program does not touch for long, would be
+ * evicted. */
 static bool peek(uint64_t addr, uint64_t *word, unsigned n)
 {
         const uint64_t off = addr % PAGE_SIZE;

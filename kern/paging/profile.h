@@ -11,14 +11,14 @@
 /* Is there to be a profile?  It stays the same while the program runs. */
 static inline bool profiling(void) { return control.profile != 0; }
 
-/* A fault at addr has waited for so many ticks, or goes on waiting. */
+/* A fault at addr has waited for this many ticks, and may still wait. */
 struct profile_wait {
         uint64_t addr, ticks;
-        bool again;                     /* it is counted already */
+        bool again;                     /* the fault is counted already */
         bool late;                      /* for a page that was under way already */
         bool in_call;                   /* a system call needed the page */
 };
-/* Adds it to the profile, which there is.  No fault is published. */
+/* Adds the wait to the profile; profiling() is true.  No fault is published. */
 void profile_add(const struct profile_wait *w);
 
 #endif

@@ -1,10 +1,10 @@
-/* See record.h; include/recorded.h has the log. */
+/* Noting which pages are waited for; include/recorded.h has the log. */
 #include "paging/record.h"
 #include "recorded.h"
 #include "space/vma.h"
 
-/* By object where that is a file, since its mappings may move; the host does the rest.  0: it has
- * no number that fits. */
+/* The page of an address: by file where it is a file's, since mappings may move; the host does the
+ * rest.  0: the page has no number that fits. */
 static uint64_t object_page(uint64_t addr)
 {
         struct vma v;

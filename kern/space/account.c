@@ -1,5 +1,5 @@
 /*
- * What memory costs: the commit limit, and the resource limits.
+ * The cost of memory: the commit limit, and the resource limits.
  *
  * Every private VMA is paid for in one of three ways:
  *
@@ -9,61 +9,21 @@
  *                the VMA is so
  *   neither      private file mappings that never were writable: their pages can be read again
  *
- * The bit in the entry keeps the second kind exact whatever happens to the VMA: the code that turns
- * an entry with PTE_CHARGED into NONE gives one charge back (pt_zap's count, or the evictor).
+ * The bit in the entry keeps the second kind exact in all that happens to the VMA: the code that
+ * turns an entry with PTE_CHARGED into NONE gives one charge back (pt_zap's count, or the evictor).
  * mprotect to writable turns TOUCH into CHARGED, unless MAP_NORESERVE or --overcommit rule that
  * out; pages touched before then count twice, until they are dropped.  Shared mappings live in the
  * host's arena and cost nothing here.
  */
 #include <asm-generic/errno.h>
+#include "base/charge.h"
 #include "base/kern.h"
 #include "base/print.h"
 #include "base/state.h"
-#include "pager/pager.h"
 #include "space/account.h"
-
-/* A counter that orders nothing, hence relaxed everywhere. */
-static _Atomic uint64_t charged;
 
 uint32_t mm_lock_future;
 static _Atomic bool lock_refused;       /* orders nothing */
-
-uint64_t mm_charged(void) { return atomic_load_explicit(&charged, memory_order_relaxed); }
-
-uint64_t mm_limit(void)
-{
-        uint64_t all = control.nframes +
-                       atomic_load_explicit(&control.far_pages, memory_order_relaxed);
-        /* Frames that must stay free or pinned for faults to proceed. */
-        uint64_t reserve = control.nframes / 16 + 64;
-
-        return all > reserve ? all - reserve : 0;
-}
-
-bool mm_charge(uint64_t pages)
-{
-        uint64_t now = mm_charged(), limit = mm_limit();
-
-        do {
-                if (pages > limit || now > limit - pages)
-                        return false;
-        } while (!atomic_compare_exchange_weak_explicit(
-                &charged, &now, now + pages, memory_order_relaxed, memory_order_relaxed));
-        return true;
-}
-
-void mm_uncharge(uint64_t pages)
-{
-        if (atomic_fetch_sub_explicit(&charged, pages, memory_order_relaxed) < pages)
-                kern_bug("more pages uncharged than charged", pages, 0);
-}
-
-void env_uncharge_page(void) { mm_uncharge(1); }
-
-int mm_charge_page(void)
-{
-        return mm_charge(1) ? 0 : -ENOMEM;
-}
 
 uint32_t mm_payment(const struct vma *v)
 {
@@ -83,7 +43,7 @@ bool mm_may_expand(const struct vma *v, uint64_t pages, uint64_t fewer)
         return !data || vma_counts.data + pages - fewer <= page_count(control.rlimit_data);
 }
 
-/* What was touched and locked by the page takes frames too. */
+/* Pages that were locked one by one, at their touch, take frames too. */
 int mm_may_lock(uint64_t pages, uint64_t whole, int over_limit)
 {
         if (pages + vma_counts.locked > page_count(control.rlimit_memlock))
@@ -109,6 +69,6 @@ void mm_lock_report(void)
 
 void mm_account_init(void)
 {
-        atomic_store_explicit(&charged, 0, memory_order_relaxed);
+        mm_charge_init();
         mm_lock_future = 0;
 }

@@ -1,25 +1,13 @@
 /*
- * What memory costs: charges against the commit limit, and resource limits.  Charges need no lock.
+ * The cost of memory: how a VMA is paid for (base/charge.h has the counter), and resource limits.
  */
 #ifndef VMRUN_ACCOUNT_H
 #define VMRUN_ACCOUNT_H
 
 #include "space/vma.h"
 
-/* Reads CONTROL.  Called before any other function here. */
+/* Called before any other function here, and before those of base/charge.h. */
 void mm_account_init(void);
-
-/* Pages charged now, and the limit, in pages.  The limit grows when a node is added. */
-uint64_t mm_charged(void);
-uint64_t mm_limit(void);
-
-bool mm_charge(uint64_t pages);
-void mm_uncharge(uint64_t pages);
-
-/* Charges the first touch (NONE -> anything) of a page in a VMA with VMA_TOUCH, before it is
- * installed with PTE_CHARGED.  0, or -ENOMEM if cache and far tiers are full.  If the page is then
- * not installed, or is evicted to NONE, mm_uncharge(1) gives the charge back. */
-int mm_charge_page(void);
 
 /* How v is paid for: VMA_CHARGED, VMA_TOUCH or 0. */
 uint32_t mm_payment(const struct vma *v);
@@ -28,16 +16,16 @@ uint32_t mm_payment(const struct vma *v);
  * kind less? */
 bool mm_may_expand(const struct vma *v, uint64_t pages, uint64_t fewer);
 
-/* May so many more pages be locked?  RLIMIT_MEMLOCK (over_limit if exceeded) counts all, the
- * cache's own share (-ENOMEM) those of them that are to be resident as a whole. */
+/* May this many more pages be locked?  RLIMIT_MEMLOCK (over_limit if exceeded) counts all `pages`,
+ * the cache's own share (-ENOMEM) the `whole` of them that are to be resident as a whole. */
 int mm_may_lock(uint64_t pages, uint64_t whole, int over_limit);
-/* The same for `pages` more of v, which is VMA_LOCKED. */
+/* mm_may_lock() for `pages` more pages of v, which is VMA_LOCKED. */
 int mm_may_lock_more(const struct vma *v, uint64_t pages, int over_limit);
 /* If the cache's share has refused a lock since the last call: says so, with -v.  Without mm_lock,
  * since it may exit. */
 void mm_lock_report(void);
 
-/* mlockall(MCL_FUTURE): the VMA_LOCK flags of what is mapped from now on. */
+/* mlockall(MCL_FUTURE): the VMA_LOCK flags of VMAs that are mapped from now on. */
 extern uint32_t mm_lock_future __attribute__((visibility("hidden")));
 
 #endif

@@ -2,6 +2,7 @@
  * Stacks, and other VMAs that grow down when they are touched.
  */
 #include <asm-generic/errno.h>
+#include "base/charge.h"
 #include "base/kern.h"
 #include "base/state.h"
 #include "space/account.h"

@@ -1,9 +1,10 @@
 /*
  * The table of guides.
  *
- * [I] fn and arg of a guide change only under guides_lock, while its state is not ON and nobody
- * runs it.  guides_find() counts itself into `running` under that lock, so a guide that it returns
- * calls what it did until guides_leave().  The range is read and cut under that lock alone.
+ * [I] fn and arg of a guide change only under guides_lock, while its state is not ON and no vCPU
+ * runs it.  guides_find() counts itself into `running` under that lock, so the guide that it
+ * returns keeps its function until guides_leave().  The range is read and cut under that lock
+ * alone.
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
@@ -38,7 +39,8 @@ static bool is_unused(const struct guide *g, enum guide_state s)
                atomic_load_explicit(&g->running, memory_order_relaxed) == 0;
 }
 
-/* One that was never used, else one that is over: the statistics keep those as long as they can. */
+/* An entry that was never used, else the entry of a guide that is over: the statistics keep such
+ * guides as long as they can. */
 static struct guide *unused(void)
 {
         for (int s = GUIDE_FREE; s <= GUIDE_REMOVED; s++)
@@ -86,8 +88,9 @@ uint32_t guides_drop(uint64_t start, uint64_t end)
                 }
         }
         lock_drop(&guides_lock);
-        /* The host ends whoever takes too long.  Acquire: what the guide did is over.  A slot that
-         * is reused meanwhile runs for another: waiting for that as well does no harm. */
+        /* The host ends a guide that takes too long.  Acquire: all that the guide did is over.  An
+         * entry that is reused meanwhile runs another guide: waiting for that one as well does no
+         * harm. */
         for (int i = 0; i < GUIDES_MAX; i++)
                 while (dropped[i] && state_of(&table[i]) != GUIDE_ON &&
                        atomic_load_explicit(&table[i].running, memory_order_acquire))
@@ -184,7 +187,7 @@ bool guides_count(struct guide *g, enum guide_end how)
         return removed;
 }
 
-/* Release: guides_drop() sees that what the guide did is over. */
+/* Release: guides_drop() sees that all that the guide did is over. */
 void guides_leave(struct guide *g)
 {
         atomic_fetch_sub_explicit(&g->running, 1, memory_order_release);

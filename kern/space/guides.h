@@ -8,32 +8,34 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "abi_guide.h"
 #include "base/kern.h"
 #include "hints.h"
 
-/* A guide that was stopped so often, interruptions not counted, is called no more. */
+/* A guide that was stopped this often, interruptions not counted, is called no more. */
 #define GUIDE_STOPS 3
 
-/* How many there are.  A hint for faults: relaxed; who sees it late calls no guide once more. */
+/* How many guides are on.  A hint for faults: relaxed; a fault that sees it late calls no guide. */
 extern _Atomic uint32_t guides_on __attribute__((visibility("hidden")));
 
 /* Adds g, of which range, mapped, fn, arg and name are set.  0 or -ENOSPC. */
 int guides_add(const struct guide *g);
-/* Turns off those whose range begins in [start, end), and waits until none of them runs.  The
- * caller holds no lock.  How many they were. */
+/* Turns off guides whose range begins in [start, end), and waits until none of them runs.  The
+ * caller holds no lock.  Returns how many they were. */
 uint32_t guides_drop(uint64_t start, uint64_t end);
-/* What was mapped at [start, end) is gone, or elsewhere: turns off guides whose function, or all of
- * whose range, was there.  One whose range was all mapped covers the rest of it, or nothing if that
- * is two pieces.  Does not wait: their code is gone, and a guide that goes on there faults. */
+/* Called when the mappings at [start, end) are gone, or elsewhere: turns off guides whose function,
+ * or all of whose range, was there.  A guide whose range was all mapped covers the rest of it, or
+ * nothing if the rest is two pieces.  Does not wait: their code is gone, and a guide that still
+ * runs there faults. */
 void guides_forget(uint64_t start, uint64_t end);
-/* The oldest guide that is on and was made after the one of that order (0: the oldest of all).
+/* The oldest guide that is on and was made after the guide of that order (0: the oldest of all).
  * False: there is none. */
 bool guides_next(uint64_t after, struct hint_guide *out);
 
-/* The guide of this address, if there is one that may be called, and what to call.  Its `running`
- * is counted until guides_leave(). */
+/* The guide of this address, if there is one that may be called; OUT: its function and argument.
+ * Its `running` is counted until guides_leave(). */
 struct guide *guides_find(uint64_t addr, uint64_t *fn, uint64_t *arg);
-/* One call is over.  True: this was one stop too many, and it is called no more. */
+/* One call is over.  True: this was one stop too many, and the guide is called no more. */
 bool guides_count(struct guide *g, enum guide_end how);
 void guides_leave(struct guide *g);
 

@@ -10,6 +10,7 @@
 #include "base/pool.h"
 #include "base/state.h"
 #include "base/string.h"
+#include "pager/pager.h"
 #include "space/pt.h"
 
 void pt_wait_faults(uint64_t start, uint64_t end)

@@ -1,7 +1,8 @@
 /*
- * Operations on ranges, which the memory system calls share; range.h has the rules they follow.
+ * Operations on ranges, which the memory system calls share; range.h has their rules.
  */
 #include <asm-generic/errno.h>
+#include "base/charge.h"
 #include "base/exit.h"
 #include "space/account.h"
 #include "space/guides.h"

@@ -46,12 +46,12 @@ int mm_insert(struct vma v);
  * -EINVAL. */
 int mm_unmap(uint64_t start, uint64_t end);
 int mm_munmap(uint64_t start, uint64_t len);
-/* Gives back what a VMA holds outside the tree: file reference or arena range. */
+/* Gives back a VMA's file reference or arena range. */
 void mm_release(const struct vma *v);
 /* Drops the pages of a hidden or removed range, with the charges that pages carry. */
 void mm_zap(uint64_t start, uint64_t end);
 
-/* Sets or clears FRAME_LOCKED of resident frames, in VMAs whose VMA_LOCKED says the same. */
+/* Sets or clears FRAME_LOCKED of resident frames, in VMAs whose VMA_LOCKED agrees with `lock`. */
 void mm_lock_frames(uint64_t start, uint64_t end, bool lock);
 
 /* Free address space for len bytes, at a multiple of `page`; flags: MAP_32BIT.  Address or

@@ -1,20 +1,21 @@
 /*
- * The VMA tree; vma.h says what it promises.
+ * The VMA tree; vma.h has its contract.
  *
  * A sequence count keeps readers and the one writer apart.  A reader reads the count, walks,
  * copies, and reads the count again: any change in between makes it start over.  This is sound
  * because:
  *   - the count is odd while the tree changes;
- *   - the writer's stores to what readers read are releases and the readers' loads are acquires, so
+ *   - the writer's stores to data of readers are releases and the readers' loads are acquires, so
  *     a reader that saw any part of a change also sees the odd count (or a later one) in its second
  *     look;
  *   - a walk through a half-changed tree meets only nodes, since these are type-stable, and stops
  *     after DEPTH_MAX steps.
  */
 #include <asm-generic/errno.h>
+#include <stddef.h>
 #include "base/pool.h"
 #include "base/print.h"
-#include "pager/pager.h"
+#include "pager/env.h"
 #include "space/vma.h"
 
 #define DEPTH_MAX 64                    /* an AVL tree of VMA_MAX nodes is at most 23 deep */
@@ -152,7 +153,7 @@ static uint64_t max(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static uint64_t room(uint64_t from, uint64_t to) { return to > from ? to - from : 0; }
 static uint32_t height(const struct vma_node *n) { return n ? n->height : 0; }
 
-/* Recomputes what n knows about its subtree from its children. */
+/* Recomputes the fields of n about its subtree from its children. */
 static void pull(struct vma_node *n)
 {
         struct vma_node *l = kid(n, LEFT), *r = kid(n, RIGHT);
@@ -382,8 +383,7 @@ int mm_lookup(uint64_t addr, struct vma *out)
 
 /* --- self-check --- */
 
-/* Checks t; *at: end of the VMA before it, then of its last one.  sum: what vma_counts should
- * say. */
+/* Checks t; *at: end of the VMA before it, then of its last one.  sum: the right vma_counts. */
 static const char *check_below(const struct vma_node *t, uint64_t *at, struct vma_counts *sum)
 {
         if (!t)
@@ -407,7 +407,7 @@ static const char *check_below(const struct vma_node *t, uint64_t *at, struct vm
         pull(&fresh);
         if (fresh.height != t->height || fresh.lo != t->lo || fresh.hi != t->hi ||
             fresh.gap != t->gap)
-                return "VMA tree: what a node knows of its subtree";
+                return "VMA tree: a node's fields about its subtree are wrong";
         if (height(l) > height(r) + 1 || height(r) > height(l) + 1)
                 return "VMA tree: balance";
         return NULL;

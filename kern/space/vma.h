@@ -1,15 +1,16 @@
 /*
- * The VMA tree: where each VMA is, and where there is free space.  What a VMA means (charges,
- * files, pages) is not known here.
+ * The VMA tree: where each VMA is, and where there is free space.  The tree does not know the
+ * meaning of a VMA (charges, files, pages).
  *
  * An AVL tree by address.  Each node also knows the largest gap between two neighbours below it, so
  * the search for free space is O(log n).  Nodes are type-stable: a reader that follows a stale
  * pointer still reads a node.
  *
  * Writers hold mm_lock and bump a sequence count around every change.  Readers (the fault path)
- * take no lock: they copy what they find, and read again if the count moved.  Before a range
- * operation edits page tables it has changed the tree and waited for the faults published inside
- * the range (pt_wait_faults), so no fault that saw the old tree can install a page afterwards.  [I]
+ * take no lock: they copy the VMA that they find, and read again if the count moved.  Before a
+ * range operation edits page tables it has changed the tree and waited for the faults published
+ * inside the range (pt_wait_faults), so no fault that saw the old tree can install a page
+ * afterwards.  [I]
  *
  * Everything but vma_read() and mm_lookup() needs mm_lock.  Every change stands between vma_begin()
  * and vma_end().  Code between them neither waits nor exits: allocate first (vma_reserve).
@@ -21,7 +22,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "abi.h"
+#include "abi_exits.h"
 #include "base/page.h"
 
 /* vma.flags, beside MAP_SHARED / MAP_PRIVATE / MAP_GROWSDOWN / MAP_NORESERVE in the low bits. */
@@ -39,14 +40,14 @@
 #define VMA_DONTFORK   0x00800000u      /* madvise: not in the child */
 #define VMA_WIPEONFORK 0x00400000u      /* madvise: empty in the child */
 #define VMA_SYSV       0x00200000u      /* shmat: one file id an attachment */
-#define VMA_SEQUENTIAL 0x00100000u      /* madvise: what follows will be used */
-#define VMA_RANDOM     0x00080000u      /* madvise: what follows says nothing */
+#define VMA_SEQUENTIAL 0x00100000u      /* madvise: the next pages will be used */
+#define VMA_RANDOM     0x00080000u      /* madvise: the next pages are no guess */
 #define VMA_ADVICE     (VMA_SEQUENTIAL | VMA_RANDOM)
 
 #define PROT_ALL    (PROT_READ | PROT_WRITE | PROT_EXEC)
 
 #define VMA_MAX     65530               /* vm.max_map_count's default */
-#define STACK_GUARD (256 * PAGE_SIZE)   /* kept free below what grows down */
+#define STACK_GUARD (256 * PAGE_SIZE)   /* kept free below a VMA that grows down */
 
 struct vma {
         /* end exclusive.  [I] These, off and gpa are multiples of the size of the object's pages,
@@ -64,7 +65,7 @@ struct vma {
 
 struct vma_node {
         struct vma v;                   /* writers' own copy */
-        _Atomic uint64_t pub[sizeof(struct vma) / 8];   /* the same, for vma_read() */
+        _Atomic uint64_t pub[sizeof(struct vma) / 8];   /* a copy of v, for vma_read() */
         _Atomic(struct vma_node *) child[2];
         struct vma_node *next;          /* free list, or a chain of removed nodes */
         /* subtree: where free space below it ends, where free space above it starts */
@@ -79,12 +80,13 @@ static inline bool vma_locked_whole(const struct vma *v)
         return (v->flags & VMA_LOCK) == VMA_LOCKED;
 }
 
-/* In pages; whole: of those locked, what vma_locked_whole() says; nodes: number of VMAs; advised:
- * of those with VMA_ADVICE.  Insert, remove and change keep them.  peak: the largest total. */
+/* In pages.  whole: locked pages of VMAs with vma_locked_whole().  nodes: number of VMAs.  advised:
+ * number of VMAs with VMA_ADVICE.  Insert, remove and change keep them.  peak: the largest
+ * total. */
 struct vma_counts { uint64_t total, data, locked, whole, peak; uint32_t nodes, advised; };
 extern struct vma_counts vma_counts __attribute__((visibility("hidden")));
 
-/* The same VMA with other bounds. */
+/* v with other bounds. */
 static inline struct vma vma_part(struct vma v, uint64_t start, uint64_t end)
 {
         if (v.file != FILE_NONE)
@@ -96,8 +98,8 @@ static inline struct vma vma_part(struct vma v, uint64_t start, uint64_t end)
         return v;
 }
 
-/* Linux neither cuts such a page nor maps a part of it.  Here it is nothing more: the program's
- * entries are of 4 KiB in any VMA. */
+/* The page size of v's object.  Linux neither cuts such a page nor maps a part of it.  Here the
+ * size means nothing more: the program's entries are of 4 KiB in any VMA. */
 static inline uint64_t vma_page(const struct vma *v) { return PAGE_SIZE << v->order; }
 
 static inline bool vma_accessible(const struct vma *v) { return v->prot & PROT_ALL; }
@@ -135,14 +137,14 @@ bool vma_read(uint64_t addr, struct vma *out, struct vma_hidden *hidden);
 
 /* Lock-free: copies the VMA that holds addr.  0, or -EFAULT if there is none, or if a range
  * operation is under way there.  So -EFAULT is final only if mm_grow_stack(), which waits for that
- * operation, says the same.  If an operation is under way elsewhere in the VMA, the copy is only
+ * operation, returns it too.  If an operation is under way elsewhere in the VMA, the copy is only
  * the part on this side of it. */
 int mm_lookup(uint64_t addr, struct vma *out);
 
-/* VMA_SEQUENTIAL, VMA_RANDOM or 0: what madvise said about addr.  Lock-free. */
+/* VMA_SEQUENTIAL, VMA_RANDOM or 0: the advice of madvise about addr.  Lock-free. */
 uint32_t vma_advice(uint64_t addr);
 
-/* Order, balance, gaps and counts: NULL, or what is wrong.  For tests. */
+/* Order, balance, gaps and counts: NULL, or a text that says what is wrong.  For tests. */
 const char *vma_check(void);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "abi.h"
+#include "abi_control.h"
 #include "base/options.h"
 #include "common/json.h"
 #include "common/line.h"

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
-#include "abi.h"
+#include "abi_control.h"
 #include "base/message.h"
 #include "base/options.h"
 #include "common/json.h"

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "common/clock.h"
 #include "far/far.h"

@@ -26,6 +26,7 @@
 #include <unistd.h>
 #include <window.h>
 #include <x86intrin.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "base/options.h"
 #include "base/own_thread.h"

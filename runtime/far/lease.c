@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "far/io.h"
 #include "far/placement.h"

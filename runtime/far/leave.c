@@ -3,6 +3,7 @@
  */
 #include <stdatomic.h>
 #include <window.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "common/clock.h"
 #include "far/copies.h"

@@ -1,4 +1,4 @@
-#include "abi.h"
+#include "abi_control.h"
 #include "far/meter.h"
 
 struct meter meter_queue, meter_wire, meter_node[NODES_MAX][2];

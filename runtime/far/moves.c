@@ -3,6 +3,7 @@
  * (leave.h).  repair.c fills them.
  */
 #include <string.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "common/clock.h"
 #include "far/io.h"

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <window.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "base/options.h"
 #include "common/clock.h"

@@ -21,6 +21,7 @@
 #include <string.h>
 #include <window.h>
 #include <x86intrin.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "base/options.h"
 #include "base/word.h"

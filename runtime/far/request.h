@@ -6,6 +6,7 @@
 #define VMRUN_FAR_REQUEST_H
 
 #include <stdbool.h>
+#include "abi_rings.h"
 #include "far/far.h"
 #include "far/sums.h"
 #include "pager/frame.h"

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <window.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "common/clock.h"
 #include "far/copies.h"

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "common/clock.h"
 #include "common/size.h"

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "common/size.h"
 #include "far/io.h"

@@ -2,6 +2,7 @@
  * The nodes, in --stats: what was moved and how long it took; and the parts of a fetch.
  */
 #include <stdio.h>
+#include "abi_control.h"
 #include "far/far.h"
 #include "far/leave.h"
 #include "far/meter.h"

@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include "far/timing.h"
+#include "layout.h"
 
 void timing_slab(struct slab *s, const struct node_option *o, uint64_t tsc_khz)
 {

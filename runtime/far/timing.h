@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include "abi.h"
+#include "abi_slab.h"
 #include "base/options.h"
 
 static inline bool timing_given(const struct node_option *o) { return o->latency || o->bandwidth; }

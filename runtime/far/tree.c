@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "abi_image.h"
 #include "base/message.h"
 #include "base/privfd.h"
 #include "common/clock.h"

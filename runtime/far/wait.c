@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 #include <window.h>
+#include "abi_control.h"
 #include "base/options.h"
 #include "far/wait.h"
 #include "vm/vm.h"

@@ -3,6 +3,7 @@
  */
 #include <stdatomic.h>
 #include <window.h>
+#include "abi_control.h"
 #include "far/walk.h"
 #include "include/tree.h"
 #include "vm/vm.h"

@@ -3,6 +3,7 @@
  */
 #include <stdatomic.h>
 #include <window.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "base/options.h"
 #include "far/copies.h"

@@ -19,7 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
-#include "abi.h"
+#include "abi_control.h"
+#include "abi_exits.h"
 
 struct thread;
 

@@ -16,6 +16,7 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include "abi_control.h"
 #include "base/privfd.h"
 #include "marshal/proc_path.h"
 #include "memory/files.h"

@@ -15,6 +15,7 @@
 #include <sys/shm.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include "abi_control.h"
 #include "base/host.h"
 #include "base/message.h"
 #include "memory/arena.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include "abi_control.h"
 #include "far/far.h"
 #include "memory/arena.h"
 #include "memory/files.h"

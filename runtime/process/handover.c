@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "abi_image.h"
 #include "base/message.h"
 #include "base/options.h"
 #include "base/privfd.h"

@@ -10,6 +10,7 @@
 #include <linux/capability.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include "abi_control.h"
 #include "base/privfd.h"
 #include "marshal/sys.h"
 #include "process/rlimits.h"

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "base/own_thread.h"
 #include "base/word.h"

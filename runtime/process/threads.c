@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "abi_control.h"
 #include "common/clock.h"
 #include "base/message.h"
 #include "base/own_thread.h"

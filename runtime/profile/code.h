@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "abi.h"
+#include "abi_exits.h"
 
 struct symbols;
 

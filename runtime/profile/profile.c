@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "base/options.h"
 #include "marshal/proc_path.h"

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "abi.h"
+#include "abi_control.h"
+#include "abi_exits.h"
 #include "base/message.h"
 #include "base/options.h"
 #include "base/privfd.h"

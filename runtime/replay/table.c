@@ -4,7 +4,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include "abi.h"
 #include "replay/table.h"
 
 /* The program and its heap are at one end of the address space, what is mapped at the other. */

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "abi.h"
 #include "common/size.h"
+#include "layout.h"
 #include "settings/settings.h"
 #include "settings/unknown.h"
 #include "settings/values.h"

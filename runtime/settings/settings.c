@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "abi.h"
 #include "base/host.h"
 #include "base/options.h"
+#include "layout.h"
 #include "pager/lookahead.h"
 #include "common/size.h"
 #include "settings/settings.h"

@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "abi_control.h"
+#include "abi_image.h"
+#include "abi_vcpu.h"
 #include "base/message.h"
 #include "settings/states.h"
 #include "vm/counters.h"

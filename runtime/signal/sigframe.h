@@ -12,7 +12,7 @@ struct ksigaction { uint64_t handler, flags, restorer, mask; };
 
 /* Makes the frame and points regs at the handler; rt_sigreturn will restore mask.  0, or -EFAULT:
  * nothing has changed. Only from within an exit of kern, and only where the return to the program
- * is by iretq (abi.h, EVENT_IRET). */
+ * is by iretq (abi_vcpu.h, EVENT_IRET). */
 int sigframe_push(struct thread *t, const struct ksigaction *k, const siginfo_t *info,
                   uint64_t mask);
 

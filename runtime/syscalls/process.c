@@ -3,6 +3,8 @@
  */
 #include <sched.h>
 #include <sys/prctl.h>
+#include "abi_control.h"
+#include "abi_image.h"
 #include "base/message.h"
 #include "base/own_thread.h"
 #include "marshal/sys.h"

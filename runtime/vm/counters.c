@@ -4,10 +4,12 @@
 #include <stdio.h>
 #include <stdatomic.h>
 #include <string.h>
+#include "abi_control.h"
+#include "abi_vcpu.h"
 #include "stats/stats.h"
 #include "vm/counters.h"
 
-/* Kinds that abi.h adds later and that have no name here are shown by number. */
+/* Kinds that have no name here, since abi_stats.h got them later, are shown by number. */
 static const char *const fault_names[FAULT_KINDS] = {
         [FAULT_ZERO] = "zero",     [FAULT_FILE] = "file", [FAULT_FETCH] = "fetch",
         [FAULT_SHARED] = "shared", [FAULT_WAIT] = "wait", [FAULT_MARKER] = "marker",

@@ -5,7 +5,7 @@
 #define VMRUN_COUNTERS_H
 
 #include <stdbool.h>
-#include "abi.h"
+#include "abi_stats.h"
 #include "stats/stats.h"
 
 /* What kern measures from now on: all that statistics need, or no more than a profile does, if

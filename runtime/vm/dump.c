@@ -3,6 +3,8 @@
  */
 #include <linux/kvm.h>
 #include <sys/ioctl.h>
+#include "abi_control.h"
+#include "abi_image.h"
 #include "base/message.h"
 #include "pager/pte.h"
 #include "vm/vm.h"

@@ -11,6 +11,8 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
+#include "abi_control.h"
+#include "abi_guide.h"
 #include "base/ticker.h"
 #include "stats/stats.h"
 #include "vm/guides.h"

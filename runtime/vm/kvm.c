@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "abi_control.h"
+#include "abi_image.h"
 #include "base/host.h"
 #include "base/privfd.h"
 #include "include/profile.h"

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "abi_control.h"
 #include "base/privfd.h"
 #include "vm/vm.h"
 

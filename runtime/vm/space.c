@@ -2,7 +2,7 @@
  * See space.h.
  */
 #include "vm/space.h"
-#include "abi.h"
+#include "abi_slab.h"
 #include "tree.h"
 
 #define GiB (1ull << 30)

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "base/word.h"
 #include "vm/stop.h"

@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include "abi.h"
+#include "abi_exits.h"
+#include "abi_vcpu.h"
 #include "include/tree.h"
 
 struct kvm_run;

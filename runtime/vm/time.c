@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <time.h>
 #include <x86intrin.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "vm/vm.h"
 

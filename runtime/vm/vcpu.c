@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <window.h>
+#include "abi_image.h"
 #include "base/message.h"
 #include "vm/vm.h"
 #include "vm/watch.h"

@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "abi_control.h"
+#include "abi_image.h"
 #include "base/message.h"
 #include "base/privfd.h"
 #include "pager/pte.h"

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "abi_stats.h"
 #include "base/options.h"
 #include "vm/thread.h"
 #include "vm/vm.h"

@@ -54,6 +54,7 @@
 #include "../../runtime/marshal/sys.h"
 #include "../../runtime/process/threads.h"
 #include "../../runtime/process/vfork.h"
+#include "abi_control.h"
 
 #define FAIL(what) do { fprintf(stderr, "fuzz: call %ld: %s\n", current, what); abort(); } while (0)
 static long current;

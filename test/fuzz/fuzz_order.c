@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "abi.h"
 #include "pager/replay.h"
 #include "replay/order.h"
 #include "replay/table.h"

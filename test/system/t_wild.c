@@ -18,7 +18,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "abi.h"
+#include "abi_control.h"
+#include "abi_image.h"
+#include "abi_vcpu.h"
 
 #define KERN ((const struct kern_header *)WINDOW)
 #define BLOCK0 (WINDOW + VCPUS_OFF)

@@ -20,6 +20,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "abi_control.h"
+#include "abi_rings.h"
 #include "far/cut.h"
 #include "far/far.h"
 #include "far/slotmap.h"

@@ -10,8 +10,8 @@
 # Calls that would cut a huge page
 build_test() {
     compile "$unit/test_vma.c" "$unit/vma_env.c" "$unit/vma_model.c" "$unit/vma_native.c" \
-        $(part 'kern/mm/*.c' space/account.c space/grow.c space/guides.c space/range.c space/vma.c \
-            paging/populate.c)
+        $(part 'kern/mm/*.c' base/charge.c space/account.c space/grow.c space/guides.c \
+            space/range.c space/vma.c paging/populate.c)
 }
 mutant space/range.c "a huge page is cut" '/^static int split/,/^}/s/if \(addr & .*/if (0)/'
 mutant space/range.c "a half split stays" '/^int mm_isolate/,/^}/s/mm_merge\(start, end\);//'

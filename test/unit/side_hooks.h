@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <abi.h>
+#include <abi_control.h>
 #include "common/clock.h"
 #include "far/walk.h"
 #include "include/tree.h"

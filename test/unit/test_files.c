@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "abi_control.h"
 #include "memory/arena.h"
 #include "settings/check.h"
 #include "far/io.h"

@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "abi_control.h"
 #include "base/host.h"
 #include "far/far.h"
 #include "far/io.h"

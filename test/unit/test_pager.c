@@ -9,6 +9,7 @@
 #include <string.h>
 #include <errno.h>
 #include <cmocka.h>
+#include "abi_stats.h"
 #include "pager_env.h"
 
 #define FRAMES 8

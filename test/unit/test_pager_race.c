@@ -23,6 +23,7 @@
 #include <sched.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "abi_stats.h"
 #include "pager_env.h"
 
 #define VCPUS   3

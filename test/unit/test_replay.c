@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include "abi.h"
 #include "pager/replay.h"
 #include "replay/order.h"
 #include "replay/table.h"

@@ -23,6 +23,7 @@
 #include "far/slotmap.h"
 #include "far/slots.h"
 #include "far/timed.h"
+#include "pager/env.h"
 
 #define PAGES 700                       /* of a slab */
 #define SLABS 3

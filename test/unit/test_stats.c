@@ -12,7 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "abi.h"
+#include "abi_control.h"
+#include "abi_exits.h"
+#include "abi_stats.h"
+#include "abi_vcpu.h"
 #include "base/options.h"
 #include "stats/model.h"
 #include "vm/counters.h"

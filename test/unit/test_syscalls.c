@@ -24,6 +24,7 @@
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
+#include "abi_control.h"
 #include "exits.h"
 #include "base/message.h"
 #include "base/options.h"

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "abi_stats.h"
 #include "base/options.h"
 #include "vm/thread.h"
 #include "vm/watch.h"

@@ -1,0 +1,30 @@
+/*
+ * A slab: a run of slots leased from one far tier.  Slot number = slab index << SLAB_SHIFT | page
+ * in the slab.
+ */
+#ifndef VMRUN_ABI_SLAB_H
+#define VMRUN_ABI_SLAB_H
+
+#include <stdint.h>
+
+#define SLAB_SHIFT  18                  /* at most 1 GiB a slab */
+#define SLABS_MAX   4096
+#define SLAB_NODES  64                  /* nodes are numbered below it */
+/* MEMORY: kern copies pages.  REMOTE: the host moves them, asked by the rings.  TIMED: kern copies
+ * a page when a network would have brought it. */
+enum slab_kind { SLAB_MEMORY = 1, SLAB_REMOTE = 2, SLAB_TIMED = 3 };
+struct slab {
+        uint32_t kind;                  /* enum slab_kind */
+        uint32_t pages;
+        /* Not SLAB_REMOTE: address in FAR_WINDOW, equal in guest and host. */
+        uint64_t va;
+        uint64_t gpa;
+        uint32_t node, pad;
+        uint64_t map_gpa;               /* of its struct slab_map (tree.h) */
+        /* SLAB_TIMED, equal for all slabs of a node: ticks of the TSC; ticks a page, in units of
+         * 2^-SLAB_TICK_SHIFT. */
+        uint64_t latency, page_ticks;
+};
+#define SLAB_TICK_SHIFT 16
+
+#endif
