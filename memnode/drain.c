@@ -11,9 +11,10 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 #include "common/clock.h"
-#include "control.h"
+#include "control_socket.h"
 #include "drain.h"
 #include "memnode.h"
+#include "server.h"
 
 #define SAY_MS 5000             /* between two words about who is still here */
 #define END_MS 15000            /* for systemd: the most that the end itself takes */
@@ -41,7 +42,11 @@ static void say(const char *fmt, ...)
 
 static unsigned waits(bool name_them)
 {
-        return rdma_server_waits(name_them) + nbd_waits(name_them);
+        unsigned n = 0;
+
+        for (unsigned i = 0; i < SERVERS; i++)
+                n += servers[i]->waits(name_them);
+        return n;
 }
 
 bool drain_began(void) { return since != 0; }
@@ -54,8 +59,8 @@ void drain_begin(void)
         next_word = since + SAY_MS;
         if (!limit_ms())
                 return;                 /* see drain_over() */
-        rdma_server_drain();
-        nbd_drain();
+        for (unsigned i = 0; i < SERVERS; i++)
+                servers[i]->drain();
 }
 
 static void say_begun(void)

@@ -6,12 +6,14 @@
 #endif
 #include <errno.h>
 #include <getopt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "common/size.h"
 #include "common/token.h"
 #include "nodeproto.h"
+#include "config_file.h"
 #include "options.h"
 
 #ifndef PACKAGE_VERSION

@@ -19,8 +19,8 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#include "common/message.h"
 #include "common/size.h"
-#include "memnode.h"
 #include "pool.h"
 
 #define PAGE          4096ull

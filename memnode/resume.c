@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
-#include "memnode.h"
+#include "common/message.h"
 #include "memnode/resume.h"
 
 uint32_t resume_sum(uint32_t begun, const void *bytes, size_t n)

@@ -19,10 +19,14 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include "common/clock.h"
 #include "common/secret.h"
+#include "account.h"
 #include "memnode.h"
+#include "nbd/proto.h"
+#include "nbd/thread.h"
 #include "nbd/lease.h"
 
 #define PAGE    4096u

@@ -9,7 +9,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "common/clock.h"
-#include "nbd/nbd.h"
+#include "nbd/export.h"
+#include "nbd/fence.h"
+#include "nbd/proto.h"
 
 /* connections to exports; more may be in their handshake, so that there is room to say which
  * members are dead */

@@ -7,7 +7,8 @@
  * to a complete option.
  */
 #include <stdio.h>
-#include "nbd/nbd.h"
+#include "nbd/handshake.h"
+#include "nbd/proto.h"
 
 /* a client needs a handful; one that tries many names is not wanted */
 #define OPTIONS_MAX 256

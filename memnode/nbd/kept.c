@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "memnode.h"
+#include <string.h>
+#include "nbd/kept.h"
 #include "nbd/lease.h"
 
 _Static_assert(RESUME_DIGITS == NBD_LEASE_HEX, "the file has secrets as names have them");

@@ -4,7 +4,9 @@
 #ifndef MEMNODE_NBD_LEASE_H
 #define MEMNODE_NBD_LEASE_H
 
-#include "nbd/nbd.h"
+#include <pthread.h>
+#include "memnode/members.h"
+#include "memnode/nbd/export.h"
 
 #define LEASE_MARK      8                       /* digits of a lease's name that the log may show */
 

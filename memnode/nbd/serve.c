@@ -14,7 +14,14 @@
 #include <unistd.h>
 #include "common/clock.h"
 #include "memnode.h"
-#include "nbd/nbd.h"
+#include "nbd/export.h"
+#include "nbd/fence.h"
+#include "nbd/handshake.h"
+#include "nbd/kept.h"
+#include "nbd/proto.h"
+#include "nbd/serve.h"
+#include "nbd/thread.h"
+#include "nbd/transmit.h"
 #include "nodeproto.h"
 
 /* a client that has not asked for an export by then is disconnected */

@@ -4,10 +4,17 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/clock.h"
-#include "rdma/rdma.h"
+#include "memnode.h"
+#include "rdma/client.h"
+#include "rdma/connect.h"
+#include "rdma/connection.h"
+#include "rdma/control.h"
+#include "rdma/device.h"
+#include "rdma/message.h"
 
 /* 4.096 us * 2^14 = 67 ms; with six retries a dead machine is noticed in half a second */
 #define ACK_TIMEOUT 14

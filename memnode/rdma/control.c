@@ -7,13 +7,19 @@
  * machine or link is dead does not.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "common/clock.h"
 #include "common/secret.h"
+#include "account.h"
+#include "memnode.h"
 #include "pool.h"
-#include "rdma/rdma.h"
+#include "rdma/client.h"
+#include "rdma/connection.h"
+#include "rdma/control.h"
+#include "rdma/message.h"
 
 #define BUFFERS ((RECEIVES + SENDS) * NODE_MESSAGE_MAX)
 enum { PROBE_WR = RECEIVES + SENDS };   /* wr_id: number of the buffer, or this */

@@ -30,8 +30,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "common/clock.h"
+#include "memnode/memnode.h"
 #include "memnode/pool.h"
-#include "memnode/rdma/rdma.h"
+#include "memnode/rdma/client.h"
+#include "memnode/rdma/connect.h"
+#include "memnode/rdma/connection.h"
+#include "memnode/rdma/control.h"
+#include "memnode/rdma/device.h"
 
 #define FAIL(what) do { fprintf(stderr, "fuzz: %s\n", what); abort(); } while (0)
 #define POOL  (256ull << 10)

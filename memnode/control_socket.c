@@ -1,5 +1,5 @@
 /*
- * See control.h.
+ * See control_socket.h.
  */
 #include <errno.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 #include "common/stale.h"
-#include "control.h"
+#include "control_socket.h"
 
 int control_open(const char *path, char *why, size_t n)
 {

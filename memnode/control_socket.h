@@ -3,8 +3,8 @@
  * One that says CONTROL_DRAIN at once has memnode drain itself, and is told how that goes until
  * memnode has ended, which ends the connection.
  */
-#ifndef MEMNODE_CONTROL_H
-#define MEMNODE_CONTROL_H
+#ifndef MEMNODE_CONTROL_SOCKET_H
+#define MEMNODE_CONTROL_SOCKET_H
 
 #include <stddef.h>
 #include <stdio.h>

@@ -11,6 +11,7 @@
 #include <ini.h>
 #include <stdio.h>
 #include <string.h>
+#include "config_file.h"
 #include "options.h"
 
 struct reading {
