@@ -9,10 +9,11 @@
 #include "common/clock.h"
 #include "common/json.h"
 #include "common/size.h"
-#include "control/request.h"
+#include "control/nodes.h"
 #include "far/far.h"
 #include "far/leave.h"
-#include "settings/settings.h"
+#include "settings/absolute.h"
+#include "settings/node_draft.h"
 
 /* What the statistics say of node i. */
 static const struct stats_item *item(const struct stats *s, unsigned i, const char *what)

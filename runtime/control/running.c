@@ -11,7 +11,7 @@
 #include "base/message.h"
 #include "base/options.h"
 #include "common/json.h"
-#include "control/request.h"
+#include "control/running.h"
 #include "settings/settings.h"
 #include "vm/vm.h"
 

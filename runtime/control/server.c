@@ -37,7 +37,7 @@
 #include "common/clock.h"
 #include "common/stale.h"
 #include "control/control.h"
-#include "control/request.h"
+#include "control/session.h"
 
 #define CLIENTS     16
 #define PATIENCE_MS 5000                /* for the rest of a line, and for a client that reads */

@@ -19,6 +19,8 @@
 #include "load/auxv.h"
 #include "load/elf.h"
 #include "load/image.h"
+#include "load/script.h"
+#include "load/stack.h"
 #include "memory/gmem.h"
 #include "vm/thread.h"
 

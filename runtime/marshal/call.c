@@ -10,7 +10,7 @@
  * interrupted call that must not be repeated has RIP behind `syscall` and its result (EINTR, or a
  * short count) in RAX.
  */
-#include "marshal/sys.h"
+#include "marshal/call.h"
 
 long sys_own(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
 {

@@ -7,9 +7,13 @@
  * much of it is needed.
  */
 #include <fcntl.h>
+#include <string.h>
 #include "base/privfd.h"
+#include "marshal/call.h"
 #include "marshal/proc_path.h"
-#include "marshal/sys.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
 
 /* The size in bytes of argument i of a row. */
 static size_t arg_size(const struct sys_arg *d, const uint64_t a[6], const uint64_t h[6])

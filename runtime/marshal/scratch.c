@@ -8,9 +8,12 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include "base/privfd.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
 
 #define FIRST_CHUNK (256ul << 10)
 #define KEEP_CHUNK  (2 * SYS_CHUNK)

@@ -18,7 +18,8 @@
 #include "base/host.h"
 #include "base/message.h"
 #include "memory/arena.h"
-#include "vm/vm.h"
+#include "vm/kvm.h"
+#include "vm/vcpu.h"
 
 #define SLOT_MIN (64ull << 20)
 #define FREE     FILE_NONE

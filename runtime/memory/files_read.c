@@ -13,7 +13,7 @@
 #include "memory/arena.h"
 #include "memory/files.h"
 #include "memory/files_entry.h"
-#include "vm/vm.h"
+#include "vm/vcpu.h"
 #include "window.h"
 
 #define READ_MAX 1024   /* pages at a time: more than kern asks for, and not above IOV_MAX */

@@ -10,7 +10,7 @@
 #include "base/options.h"
 #include "control/control.h"
 #include "far/far.h"
-#include "marshal/sys.h"
+#include "marshal/scratch.h"
 #include "process/end.h"
 #include "process/service.h"
 #include "process/threads.h"
@@ -18,7 +18,6 @@
 #include "replay/replay.h"
 #include "signal/signals.h"
 #include "stats/stats.h"
-#include "vm/vm.h"
 
 /* Leaks that were found; writes statistics and profile. */
 static int64_t last_reports(struct thread *t)

@@ -19,16 +19,16 @@
 #include "base/options.h"
 #include "base/privfd.h"
 #include "far/memfd.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
+#include "marshal/proc_path.h"
 #include "process/end.h"
 #include "process/exec.h"
 #include "process/service.h"
 #include "process/threads.h"
 #include "process/vfork.h"
-#include "procfs/procfs.h"
 #include "profile/profile.h"
 #include "signal/signals.h"
-#include "vm/vm.h"
+#include "vm/kvm.h"
 
 /* ---- the room ---- */
 

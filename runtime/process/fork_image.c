@@ -16,7 +16,6 @@
 #include "memory/files.h"
 #include "pager/pte.h"
 #include "process/fork_image.h"
-#include "vm/vm.h"
 #include "vm/xstate.h"
 #include "window.h"
 

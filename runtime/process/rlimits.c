@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <sys/resource.h>
 #include "base/privfd.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
 #include "process/rlimits.h"
 
 /* Hard limits of those that kern keeps; kern has only the soft ones.  Under lock. */

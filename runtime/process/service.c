@@ -11,7 +11,8 @@
 #include "base/own_thread.h"
 #include "base/word.h"
 #include "process/service.h"
-#include "vm/vm.h"
+#include "vm/vcpu.h"
+#include "vm/vcpu_setup.h"
 
 static struct vm *service_vm;
 static struct thread service;

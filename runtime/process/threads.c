@@ -19,12 +19,13 @@
 #include "base/message.h"
 #include "base/own_thread.h"
 #include "base/word.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
 #include "memory/gmem.h"
 #include "process/robust.h"
 #include "process/threads.h"
 #include "signal/signals.h"
-#include "vm/vm.h"
+#include "vm/time.h"
+#include "vm/vcpu_setup.h"
 #include "vm/watch.h"
 
 #define FIRST_VCPU   2                  /* 0 is the first thread's, 1 the cleaner's */

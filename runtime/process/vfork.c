@@ -33,16 +33,17 @@
 #include <unistd.h>
 #include "base/message.h"
 #include "base/privfd.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
 #include "memory/gmem.h"
 #include "process/end.h"
 #include "process/exec.h"
 #include "process/service.h"
 #include "process/vfork.h"
-#include "procfs/procfs.h"
+#include "procfs/mem.h"
 #include "signal/sigframe.h"
 #include "signal/signals.h"
-#include "vm/vm.h"
+#include "vm/vcpu.h"
+#include "vm/vcpu_setup.h"
 #include "vm/xstate.h"
 
 #define STACK_SIZE  (256ul << 10)

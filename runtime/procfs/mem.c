@@ -16,9 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/privfd.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
+#include "marshal/iov.h"
 #include "memory/gmem.h"
-#include "procfs/procfs.h"
+#include "procfs/mem.h"
 
 _Atomic bool procfs_mem_exists;         /* it was opened; stored with release after the two below */
 static struct stat file;                /* identifies it */

@@ -28,7 +28,10 @@
 #include "load/image.h"
 #include "memory/files.h"
 #include "memory/gmem.h"
+#include "procfs/mem.h"
+#include "procfs/numbers.h"
 #include "procfs/procfs.h"
+#include "procfs/smaps.h"
 #include "procfs/text.h"
 #include "vm/stop.h"
 

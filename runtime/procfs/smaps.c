@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include "marshal/proc_path.h"
 #include "memory/gmem.h"
+#include "procfs/smaps.h"
 #include "procfs/text.h"
 
 struct rollup {

@@ -1,6 +1,7 @@
 /*
  * Text buffers, and the lines of maps.
  */
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,7 +13,7 @@
 #include "memory/files_entry.h"
 #include "profile/profile.h"
 #include "profile/report.h"
-#include "vm/vm.h"
+#include "vm/vcpu.h"
 
 static struct outfile place = OUTFILE_NONE;
 

@@ -4,7 +4,8 @@
 #ifndef VMRUN_HANDLERS_H
 #define VMRUN_HANDLERS_H
 
-#include "marshal/sys.h"
+#include <stdbool.h>
+#include "marshal/row.h"
 
 #define SYS_ROWS 451
 extern const struct sys_row sys_rows[SYS_ROWS];

@@ -6,8 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/privfd.h"
-#include "load/image.h"
-#include "marshal/sys.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
 #include "procfs/procfs.h"
 #include "syscalls/handlers.h"
 

@@ -14,7 +14,7 @@
 #include "base/ticker.h"
 #include "stats/stats.h"
 #include "vm/guides.h"
-#include "vm/vm.h"
+#include "vm/vcpu.h"
 
 #define LOOK_MS 5
 

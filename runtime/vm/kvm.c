@@ -16,8 +16,8 @@
 #include "base/privfd.h"
 #include "include/profile.h"
 #include "pager/pte.h"
+#include "vm/kvm.h"
 #include "vm/space.h"
-#include "vm/vm.h"
 
 extern const char kern_image[], kern_image_end[];       /* kern_image.S */
 

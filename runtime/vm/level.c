@@ -15,7 +15,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "base/privfd.h"
-#include "vm/vm.h"
+#include "vm/kvm.h"
+#include "vm/level.h"
+#include "vm/vcpu.h"
+#include "vm/vcpu_setup.h"
 
 static bool forced_level(int *level)
 {

@@ -7,8 +7,9 @@
 #include <time.h>
 #include "base/message.h"
 #include "base/word.h"
+#include "vm/dump.h"
 #include "vm/stop.h"
-#include "vm/vm.h"
+#include "vm/vcpu.h"
 #include "vm/watch.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards thread.alive */

@@ -14,7 +14,9 @@
 #include <unistd.h>
 #include <window.h>
 #include "base/message.h"
-#include "vm/vm.h"
+#include "vm/dump.h"
+#include "vm/vcpu.h"
+#include "vm/vcpu_setup.h"
 #include "vm/watch.h"
 
 _Thread_local struct thread *thread_self;

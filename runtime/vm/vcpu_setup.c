@@ -14,7 +14,9 @@
 #include "base/message.h"
 #include "base/privfd.h"
 #include "pager/pte.h"
-#include "vm/vm.h"
+#include "vm/kvm.h"
+#include "vm/time.h"
+#include "vm/vcpu_setup.h"
 #include "vm/xstate.h"
 #include "x86.h"
 

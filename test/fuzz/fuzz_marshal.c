@@ -40,18 +40,25 @@
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 #include "../../runtime/base/message.h"
 #include "../../runtime/base/options.h"
 #include "../../runtime/base/own_thread.h"
 #include "../../runtime/base/privfd.h"
 #include "../../runtime/exits.h"
+#include "../../runtime/procfs/maps.h"
+#include "../../runtime/procfs/mem.h"
 #include "../../runtime/procfs/procfs.h"
 #include "../../runtime/signal/signals.h"
 #include "../../runtime/stats/stats.h"
 #include "../../runtime/syscalls/dispatch.h"
 #include "../../runtime/syscalls/handlers.h"
-#include "../../runtime/marshal/sys.h"
+#include "../../runtime/marshal/call.h"
+#include "../../runtime/marshal/iov.h"
+#include "../../runtime/marshal/row.h"
+#include "../../runtime/marshal/scratch.h"
+#include "../../runtime/memory/gmem.h"
 #include "../../runtime/process/threads.h"
 #include "../../runtime/process/vfork.h"
 

@@ -29,17 +29,19 @@
 #include "base/options.h"
 #include "base/own_thread.h"
 #include "base/privfd.h"
+#include "marshal/proc_path.h"
 #include "memory/files.h"
-#include "procfs/procfs.h"
+#include "memory/gmem.h"
 #include "signal/signals.h"
 #include "process/alone.h"
 #include "process/service.h"
 #include "process/threads.h"
 #include "syscalls/dispatch.h"
 #include "syscalls/handlers.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
+#include "marshal/row.h"
 #include "process/vfork.h"
-#include "vm/vm.h"
+#include "vm/vcpu.h"
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59

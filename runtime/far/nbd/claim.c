@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/privfd.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/claim.h"
 
 /* FNV-1a: the lock's name need only tell exports apart.  A collision causes a refusal that names
  * the file. */

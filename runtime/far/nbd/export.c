@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include "common/size.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/export.h"
+#include "far/nbd/lease.h"
 
 /* Parts of pages are read in blocks that the server takes, but no smaller ones than disks have. */
 #define BLOCK 512

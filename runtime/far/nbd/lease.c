@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include "far/nbd/nbd.h"
+#include "far/nbd/lease.h"
 
 int nbd_lease_prepare(struct nbd_node *d, char why[FAR_WHY])
 {

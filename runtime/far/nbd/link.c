@@ -21,7 +21,10 @@
 #include <unistd.h>
 #include "base/privfd.h"
 #include "common/size.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/claim.h"
+#include "far/nbd/export.h"
+#include "far/nbd/lease.h"
+#include "far/nbd/link.h"
 
 uint64_t nbd_clock(struct nbd_node *d)
 {

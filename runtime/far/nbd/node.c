@@ -6,7 +6,11 @@
 #include <stdlib.h>
 #include "base/privfd.h"
 #include "common/clock.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/data.h"
+#include "far/nbd/link.h"
+#include "far/nbd/node.h"
+#include "far/nbd/settings.h"
+#include "far/nbd/target.h"
 
 /* A lease is free again when its server has read NBD_CMD_DISC on all connections, which shows by
  * its closing them. */

@@ -4,7 +4,8 @@
  */
 #include <string.h>
 #include "common/clock.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/link.h"
+#include "far/nbd/status.h"
 #include "nodeproto.h"
 
 #define LOOK_MS 500                     /* between two looks, and how late a wish may be heard */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/lookup.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/target.h"
 
 #define NBD_PORT 10809
 

@@ -11,7 +11,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include "far/nbd/nbd.h"
+#include "far/nbd/data.h"
+#include "far/nbd/link.h"
+#include "far/nbd/node.h"
+#include "far/nbd/trouble.h"
 
 /* The node is up, and hands back. */
 static void down(struct nbd_node *d, const char *why)

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include "common/size.h"
-#include "far/rdma/rdma.h"
+#include "far/rdma/words.h"
 
 /* Reasons of rejection, numbered as in the InfiniBand specification: only those that can concern
  * us. */

@@ -6,7 +6,10 @@
 #include "base/options.h"
 #include "common/size.h"
 #include "config.h"
+#include "settings/command_line.h"
+#include "settings/config_file.h"
 #include "settings/guide.h"
+#include "settings/node_draft.h"
 #include "settings/settings.h"
 #include "settings/unknown.h"
 #endif

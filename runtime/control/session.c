@@ -1,5 +1,5 @@
 /*
- * See request.h.
+ * See session.h.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -11,7 +11,10 @@
 #include "base/options.h"
 #include "common/json.h"
 #include "common/line.h"
-#include "control/request.h"
+#include "control/nodes.h"
+#include "control/running.h"
+#include "control/scrub_ask.h"
+#include "control/session.h"
 #include "far/far.h"
 #include "vm/counters.h"
 

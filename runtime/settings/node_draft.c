@@ -8,7 +8,7 @@
 #include <string.h>
 #include "abi.h"
 #include "common/size.h"
-#include "settings/settings.h"
+#include "settings/node_draft.h"
 #include "settings/unknown.h"
 #include "settings/values.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "base/options.h"
 #include "common/json.h"
-#include "control/request.h"
+#include "control/scrub_ask.h"
 #include "far/far.h"
 #include "far/scrub.h"
 #include "settings/settings.h"

@@ -2,6 +2,7 @@
  * The settings, beside the numbers of --stats.
  */
 #include "settings/settings.h"
+#include "settings/settings_stats.h"
 #include "stats/stats.h"
 
 void settings_stats(struct stats *s)

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/options.h"
+#include "settings/config_file.h"
+#include "settings/node_draft.h"
 #include "settings/settings.h"
 
 #define CONFIG_SYSTEM "/etc/vmrun.conf"
