@@ -23,5 +23,4 @@ void account_count(struct account *a, uint64_t reads, uint64_t writes, uint64_t 
                    uint64_t written_bytes);
 void account_print(FILE *to);
 
-
 #endif

@@ -19,6 +19,8 @@
 #include "drain.h"
 #include "options.h"
 #include "pool.h"
+#include "resume_read.h"
+#include "resume_write.h"
 #include "server.h"
 
 #define STOP_MS 5000            /* the longest that a clean end may take */

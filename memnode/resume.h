@@ -60,17 +60,6 @@ int resume_lock(const char *path, char *why, size_t n);
 /* The file is there no more, also if this host loses power now. */
 int resume_remove(const char *path, char *why, size_t n);
 
-/* Called with each lease of a file, whose pieces have no memory: gives them some that is all zero,
- * and takes the members over, if it returns 0.  The pieces' array stays the caller's. */
-typedef int resume_take(struct resume_lease *l, char *why, size_t n);
-/* Reads the file, if there is one; *count: the leases in it.  If it fails, pages may be wrong:
- * nothing that was taken may be served.  alive() is called every now and then. */
-int resume_read(const char *path, resume_take *take, void (*alive)(void), unsigned *count,
-                char *why, size_t n);
-/* Writes the file, in place of none.  If it fails there is none. */
-int resume_write(const char *path, const struct resume_list *list, void (*alive)(void), char *why,
-                 size_t n);
-
 /* ---- The bytes ---- */
 
 #define RESUME_MAGIC    0x657361656c6d656dull   /* "memlease" */

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "memnode/resume.h"
+#include "memnode/resume_read.h"
 
 struct reading {
         int fd;

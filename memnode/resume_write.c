@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "memnode/pool.h"
 #include "memnode/resume.h"
+#include "memnode/resume_write.h"
 
 /* Looked at as one: it is written if any byte of it is none of zero. */
 #define BLOCK (64u << 10)

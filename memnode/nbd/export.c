@@ -21,13 +21,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include "account.h"
 #include "common/clock.h"
 #include "common/secret.h"
-#include "account.h"
 #include "memnode.h"
+#include "nbd/lease.h"
 #include "nbd/proto.h"
 #include "nbd/thread.h"
-#include "nbd/lease.h"
 
 #define PAGE    4096u
 

@@ -5,8 +5,8 @@
 #ifndef MEMNODE_NBD_KEPT_H
 #define MEMNODE_NBD_KEPT_H
 
-#include "memnode/resume.h"
 #include "memnode/nbd/export.h"
+#include "memnode/resume.h"
 
 /* server.take_over and server.kept (memnode/server.h). */
 int nbd_take_over(struct resume_lease *from, char *why, size_t n);

@@ -24,12 +24,12 @@
 #include "common/hostport.h"
 #include "common/stale.h"
 #include "memnode.h"
-#include "server.h"
 #include "nbd/export.h"
 #include "nbd/kept.h"
 #include "nbd/proto.h"
 #include "nbd/serve.h"
 #include "nbd/thread.h"
+#include "server.h"
 
 #define LISTENERS_MAX   32
 #define BACKLOG         128

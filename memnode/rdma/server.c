@@ -17,13 +17,13 @@
 #include "common/hostport.h"
 #include "memnode.h"
 #include "pool.h"
-#include "server.h"
 #include "rdma/client.h"
 #include "rdma/connect.h"
 #include "rdma/connection.h"
 #include "rdma/control.h"
 #include "rdma/device.h"
 #include "rdma/kept.h"
+#include "server.h"
 
 #define LISTEN_MAX 16
 #define BACKLOG    128

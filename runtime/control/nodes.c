@@ -14,6 +14,8 @@
 #include "far/leave.h"
 #include "settings/absolute.h"
 #include "settings/node_draft.h"
+#include "stats/formats.h"
+#include "stats/report.h"
 
 /* What the statistics say of node i. */
 static const struct stats_item *item(const struct stats *s, unsigned i, const char *what)

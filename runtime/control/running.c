@@ -13,6 +13,7 @@
 #include "common/json.h"
 #include "control/running.h"
 #include "settings/settings.h"
+#include "stats/interval.h"
 #include "vm/vm.h"
 
 static void store(_Atomic uint32_t *word, uint32_t v)

@@ -16,6 +16,8 @@
 #include "control/scrub_ask.h"
 #include "control/session.h"
 #include "far/far.h"
+#include "stats/report.h"
+#include "stats/write.h"
 #include "vm/counters.h"
 
 static int no_memory(char why[CTL_WHY])

@@ -23,7 +23,7 @@
 #include "process/service.h"
 #include "process/threads.h"
 #include "signal/signals.h"
-#include "stats/stats.h"
+#include "stats/interval.h"
 #include "vm/guides.h"
 #include "vm/level.h"
 #include "vm/vcpu_setup.h"

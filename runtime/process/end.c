@@ -17,7 +17,7 @@
 #include "profile/profile.h"
 #include "replay/replay.h"
 #include "signal/signals.h"
-#include "stats/stats.h"
+#include "stats/report.h"
 
 /* Leaks that were found; writes statistics and profile. */
 static int64_t last_reports(struct thread *t)

@@ -17,7 +17,7 @@
 #include "control/control.h"
 #include "far/far.h"
 #include "process/rlimits.h"
-#include "stats/stats.h"
+#include "stats/report.h"
 
 struct handover {
         uint64_t magic;                 /* these three are for handover.c */

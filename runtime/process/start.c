@@ -13,6 +13,7 @@
 #include "marshal/call.h"
 #include "memory/gmem.h"
 #include "process/end.h"
+#include "process/start.h"
 #include "process/threads.h"
 #include "signal/signals.h"
 #include "vm/time.h"

@@ -5,7 +5,7 @@
 #ifndef VMRUN_VFORK_H
 #define VMRUN_VFORK_H
 
-#include "process/threads.h"
+#include "process/start.h"
 
 /* Makes a child as rq says (CLONE_VM and CLONE_VFORK are set).  Returns its pid once it has
  * executed another program or ended; -errno; -SYS_PUT_OFF. */

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "marshal/proc_path.h"
-#include "memory/files.h"
+#include "memory/files_read.h"
 #include "procfs/maps.h"
 
 struct listing {

@@ -26,7 +26,6 @@
 #include <unistd.h>
 #include "base/privfd.h"
 #include "load/image.h"
-#include "memory/files.h"
 #include "memory/gmem.h"
 #include "procfs/mem.h"
 #include "procfs/numbers.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
-#include "memory/files.h"
+#include "memory/files_read.h"
 #include "procfs/text.h"
 
 void text_add(struct text *x, const char *fmt, ...)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "profile/report.h"
-#include "stats/model.h"
+#include "stats/formats.h"
 
 /* Of the table: so many places, and of those beyond the first few only what has a thousandth. */
 #define SITES_SHOWN   50

@@ -13,7 +13,7 @@
 #include "base/message.h"
 #include "base/options.h"
 #include "base/privfd.h"
-#include "memory/files.h"
+#include "memory/files_read.h"
 #include "replay/order.h"
 #include "replay/replay.h"
 #include "replay/table.h"

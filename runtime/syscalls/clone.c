@@ -13,7 +13,7 @@
 #include "marshal/scratch.h"
 #include "memory/gmem.h"
 #include "process/fork.h"
-#include "process/threads.h"
+#include "process/start.h"
 #include "process/vfork.h"
 #include "syscalls/handlers.h"
 

@@ -14,6 +14,7 @@
 #include "marshal/row.h"
 #include "marshal/scratch.h"
 #include "memory/files.h"
+#include "memory/files_read.h"
 #include "syscalls/handlers.h"
 
 /*

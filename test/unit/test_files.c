@@ -26,6 +26,7 @@
 #include "settings/check.h"
 #include "far/io.h"
 #include "memory/files.h"
+#include "memory/files_read.h"
 #include "memory/shm.h"
 #include "vm/kvm.h"
 #include "vm/level.h"

@@ -14,7 +14,10 @@
 #include <cmocka.h>
 #include "abi.h"
 #include "base/options.h"
+#include "stats/formats.h"
 #include "stats/model.h"
+#include "stats/report.h"
+#include "stats/write.h"
 #include "vm/counters.h"
 
 #define VCPUS 3

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "control/client/client.h"
+#include "control/client/talk.h"
 #include "control/protocol.h"
 
 #ifndef PACKAGE_VERSION

@@ -9,8 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 #include "control/client/client.h"
+#include "control/client/talk.h"
 #include "control/protocol.h"
-#include "stats/flat.h"
+#include "stats/read.h"
 
 #define LOOK_MS 200                     /* between two questions; less at first */
 

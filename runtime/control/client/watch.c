@@ -14,8 +14,9 @@
 #include "common/json.h"
 #include "common/size.h"
 #include "control/client/client.h"
-#include "stats/flat.h"
-#include "stats/model.h"
+#include "control/client/talk.h"
+#include "stats/formats.h"
+#include "stats/read.h"
 
 static volatile sig_atomic_t enough;
 static void on_signal(int sig) { (void)sig, enough = 1; }

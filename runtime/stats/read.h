@@ -1,8 +1,8 @@
 /*
  * Reading the flat format: lines of a key, a blank and a value.
  */
-#ifndef VMRUN_STATS_FLAT_H
-#define VMRUN_STATS_FLAT_H
+#ifndef VMRUN_STATS_READ_H
+#define VMRUN_STATS_READ_H
 
 #include <stddef.h>
 #include <stdint.h>
