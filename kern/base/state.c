@@ -2,7 +2,7 @@
  * State that exists once in a guest: the cache, and the lock of the address space.
  */
 #include "base/state.h"
-#include "window.h"
+#include "guest_ram.h"
 
 struct pager pager;
 struct lock mm_lock;

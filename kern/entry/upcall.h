@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* fork (include/fork.h).  The caller has the pager to itself: no other vCPU runs the program, and
- * the cleaner is quiesced. */
+/* fork (include/fork_state.h).  The caller has the pager to itself: no other vCPU runs the program,
+ * and the cleaner is quiesced. */
 struct fork_state;
 struct fork_vma;
 struct fork_page;

@@ -14,7 +14,7 @@
 #include "rdma/connection.h"
 #include "rdma/control.h"
 #include "rdma/device.h"
-#include "rdma/message.h"
+#include "rdma/parse.h"
 
 /* 4.096 us * 2^14 = 67 ms; with six retries a dead machine is noticed in half a second */
 #define ACK_TIMEOUT 14

@@ -19,7 +19,7 @@
 #include "rdma/client.h"
 #include "rdma/connection.h"
 #include "rdma/control.h"
-#include "rdma/message.h"
+#include "rdma/parse.h"
 
 #define BUFFERS ((RECEIVES + SENDS) * NODE_MESSAGE_MAX)
 enum { PROBE_WR = RECEIVES + SENDS };   /* wr_id: number of the buffer, or this */

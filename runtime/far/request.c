@@ -19,7 +19,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <window.h>
+#include <guest_ram.h>
 #include <x86intrin.h>
 #include "base/message.h"
 #include "base/options.h"
@@ -31,7 +31,7 @@
 #include "far/request.h"
 #include "far/sums.h"
 #include "far/wait.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 #include "pager/notices.h"
 #include "vm/vm.h"
 

@@ -10,11 +10,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 #include "base/message.h"
+#include "guest_ram.h"
 #include "memory/arena.h"
 #include "memory/files_entry.h"
 #include "memory/files_read.h"
 #include "vm/vcpu.h"
-#include "window.h"
 
 #define READ_MAX 1024   /* pages at a time: more than kern asks for, and not above IOV_MAX */
 _Static_assert(READ_MAX <= IOV_MAX, "one preadv takes them all");

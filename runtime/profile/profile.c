@@ -12,7 +12,7 @@
 #include "memory/files_entry.h"
 #include "memory/files_read.h"
 #include "profile/profile.h"
-#include "profile/report.h"
+#include "profile/texts.h"
 #include "vm/vcpu.h"
 
 static struct outfile place = OUTFILE_NONE;

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include "base/host.h"
 #include "base/privfd.h"
-#include "include/profile.h"
+#include "include/fault_profile.h"
 #include "pager/pte.h"
 #include "vm/kvm.h"
 #include "vm/space.h"

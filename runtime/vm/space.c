@@ -3,7 +3,7 @@
  */
 #include "vm/space.h"
 #include "abi.h"
-#include "tree.h"
+#include "allocator.h"
 
 #define GiB (1ull << 30)
 #define LARGE (2ull << 20)

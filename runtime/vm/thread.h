@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include "abi.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 
 struct kvm_run;
 struct vm;

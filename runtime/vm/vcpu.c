@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include <window.h>
+#include <guest_ram.h>
 #include "base/message.h"
 #include "vm/dump.h"
 #include "vm/vcpu.h"

@@ -1,6 +1,6 @@
 /*
  * Fuzzes the control side of the RDMA server with libFuzzer: connection requests and messages
- * (memnode/rdma/message.c, connect.c, control.c), and the clients and leases behind them
+ * (memnode/rdma/parse.c, connect.c, control.c), and the clients and leases behind them
  * (client.c, account.c, pool.c).  The network card is a fake, below. Built and run by ./run.
  *
  * Threat model. An attacker who reaches memnode's RDMA port chooses the private data of connection

@@ -6,8 +6,8 @@
  * Filled in by kern (kern/entry/fork.c) in the parent, read by kern in the child; the host
  * (runtime/process/fork_image.c) stores it in between, and fills in what is marked IN.
  */
-#ifndef VMRUN_FORK_H
-#define VMRUN_FORK_H
+#ifndef VMRUN_FORK_STATE_H
+#define VMRUN_FORK_STATE_H
 
 #include "abi.h"
 

@@ -23,8 +23,8 @@
  * and CHECK(p).  So the words themselves say what a dead process held, and no count can be off by
  * one.
  */
-#ifndef VMRUN_TREE_H
-#define VMRUN_TREE_H
+#ifndef VMRUN_ALLOCATOR_H
+#define VMRUN_ALLOCATOR_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,11 +1,11 @@
 /*
- * See report.h.
+ * See texts.h.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include "profile/report.h"
+#include "profile/texts.h"
 #include "stats/formats.h"
 
 /* Of the table: so many places, and of those beyond the first few only what has a thousandth. */

@@ -1,8 +1,8 @@
 /*
  * Addresses of guest RAM in the window, which are the same in kern and in vmrun (layout.h).
  */
-#ifndef VMRUN_WINDOW_H
-#define VMRUN_WINDOW_H
+#ifndef VMRUN_GUEST_RAM_H
+#define VMRUN_GUEST_RAM_H
 
 #include <stdint.h>
 #include "abi.h"

@@ -1,9 +1,9 @@
 /*
- * See message.h.
+ * See parse.h.
  */
 #include <stdio.h>
 #include <string.h>
-#include "rdma/message.h"
+#include "rdma/parse.h"
 
 #define LEASE_MOST (1ull << 30)
 

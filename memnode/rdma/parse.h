@@ -2,8 +2,8 @@
  * Messages of include/nodeproto.h as bytes from the network: parses and checks requests.  Pure
  * functions.
  */
-#ifndef MEMNODE_RDMA_MESSAGE_H
-#define MEMNODE_RDMA_MESSAGE_H
+#ifndef MEMNODE_RDMA_PARSE_H
+#define MEMNODE_RDMA_PARSE_H
 
 #include <stddef.h>
 #include "nodeproto.h"

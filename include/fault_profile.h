@@ -4,8 +4,8 @@
  * kern fills the table (kern/paging/profile.c), all vCPUs at once.  The host gives it zeroed, in
  * the pool, and reads it while all threads of the program stand still (runtime/profile/).
  */
-#ifndef VMRUN_PROFILE_H
-#define VMRUN_PROFILE_H
+#ifndef VMRUN_FAULT_PROFILE_H
+#define VMRUN_FAULT_PROFILE_H
 
 #include <stdatomic.h>
 #include <stdint.h>

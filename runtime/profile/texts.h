@@ -1,8 +1,8 @@
 /*
  * The two texts of a fault profile.
  */
-#ifndef VMRUN_PROFILE_REPORT_H
-#define VMRUN_PROFILE_REPORT_H
+#ifndef VMRUN_PROFILE_TEXTS_H
+#define VMRUN_PROFILE_TEXTS_H
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /*
  * Latency histograms: HIST_SUB bits of linear buckets an octave (abi.h has their number).
  */
-#ifndef VMRUN_HISTOGRAM_H
-#define VMRUN_HISTOGRAM_H
+#ifndef VMRUN_BUCKETS_H
+#define VMRUN_BUCKETS_H
 
 #include <stdint.h>
 #include "abi.h"
