@@ -1,5 +1,5 @@
 /*
- * See check.h.
+ * What this host offers, read from /proc and /sys, and from the RDMA devices.
  */
 #include <errno.h>
 #include <infiniband/verbs.h>

@@ -1,5 +1,5 @@
 /*
- * See control_socket.h.
+ * The control socket: its clients, and the one that waits for the end of draining.
  */
 #include <errno.h>
 #include <poll.h>

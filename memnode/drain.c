@@ -1,5 +1,5 @@
 /*
- * See drain.h.
+ * Draining: its beginning, its words, its end; and `memnode --drain`, which asks for it.
  */
 #include <errno.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /*
- * See resume.h: the file as a whole, and what makes it one memnode's alone.
+ * The file of leases as a whole, and the lock that makes it one memnode's alone.
  */
 #include <errno.h>
 #include <fcntl.h>

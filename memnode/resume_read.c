@@ -1,6 +1,6 @@
 /*
- * See resume.h: reading the file.  Nothing in it is believed before its sum was found right, nor
- * used before it was found possible.
+ * Reading the file of resume.h.  Nothing in it is believed before its sum was found right, nor used
+ * before it was found possible.
  */
 #include <errno.h>
 #include <fcntl.h>

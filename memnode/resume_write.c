@@ -1,5 +1,5 @@
 /*
- * See resume.h: writing the file.  It has another name until all of it is on the disk.
+ * Writing the file of resume.h.  The file has another name until all of it is on the disk.
  */
 #include <errno.h>
 #include <fcntl.h>

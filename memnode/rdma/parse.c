@@ -1,5 +1,5 @@
 /*
- * See parse.h.
+ * Checks of requests that came over the network, field by field.
  */
 #include <stdio.h>
 #include <string.h>

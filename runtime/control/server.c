@@ -1,5 +1,5 @@
 /*
- * See control.h: the socket, and the thread that answers.
+ * The control socket, and the thread that answers.
  *
  * The thread sleeps in poll(2).  It works under `lock`, which a fork holds meanwhile; `held` has it
  * leave the lock alone, so that a client that asks all the time cannot keep a fork waiting.

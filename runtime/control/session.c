@@ -1,5 +1,5 @@
 /*
- * See session.h.
+ * Carries out requests: statistics, samples, settings, nodes and scrubs.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /*
- * See profile.h.
+ * Where the two files of a profile go, and when they are written.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * See texts.h.
+ * Prints a profile: as folded stacks, and as a table.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,4 +1,6 @@
-/* See replay.h. */
+/*
+ * Records the order of a run, or hands a recorded one to kern.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

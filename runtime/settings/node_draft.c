@@ -1,5 +1,5 @@
 /*
- * See settings.h: a node under construction, from the keys of a section or of a URL's query.
+ * A node under construction, from the keys of a section or of a URL's query.
  */
 #include <ctype.h>
 #include <errno.h>

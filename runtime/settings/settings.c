@@ -1,5 +1,5 @@
 /*
- * See settings.h: the settings of the section [vmrun], each with how it is set and shown.
+ * The settings of the section [vmrun], each with how it is set and shown.
  */
 #include <errno.h>
 #include <stdio.h>

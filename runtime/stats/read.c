@@ -1,5 +1,5 @@
 /*
- * See read.h.
+ * Finds a key in the flat format.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * See space.h.
+ * Sizes of the parts of guest-physical space.
  */
 #include "vm/space.h"
 #include "abi.h"

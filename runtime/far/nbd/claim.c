@@ -1,5 +1,5 @@
 /*
- * See nbd.h: how this vmrun becomes the only user of an export that is no lease of memnode.
+ * How this vmrun becomes the only user of an export that is no lease of memnode.
  */
 #include <errno.h>
 #include <fcntl.h>

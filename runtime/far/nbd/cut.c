@@ -1,5 +1,5 @@
 /*
- * See nbd.h: how dead processes of the tree are cut off from a lease.
+ * How dead processes of the tree are cut off from a lease.
  */
 #include <errno.h>
 #include <inttypes.h>

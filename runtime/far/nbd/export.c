@@ -1,5 +1,5 @@
 /*
- * See nbd.h: whether an export can be used, by what its server says of it.
+ * Whether an export can be used, by what its server says of it.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * See nbd.h: one connection to an NBD server, as a state machine.
+ * One connection to an NBD server, as a state machine.
  *
  * The socket is made and connected here, so that it can be a private descriptor (privfd_move())
  * with our own deadline.  libnbd gets it when the peer has answered.  Then come the handshake, the

@@ -1,6 +1,6 @@
 /*
- * See nbd.h: a node with its links: how it is made, how a thread waits for a link to be up, and how
- * it is freed.
+ * A node with its links: how it is made, how a thread waits for a link to be up, and how it is
+ * freed.
  */
 #include <stdio.h>
 #include <stdlib.h>

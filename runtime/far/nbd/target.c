@@ -1,5 +1,5 @@
 /*
- * See nbd.h: URLs of NBD exports, as libnbd writes them, and the addresses of their hosts.
+ * URLs of NBD exports, as libnbd writes them, and the addresses of their hosts.
  *
  *   nbd://HOST[:PORT][/EXPORT]         nbd+unix:///[EXPORT]?socket=PATH
  *
