@@ -1,5 +1,5 @@
 /*
- * The control socket: its clients, and the one that waits for the end of draining.
+ * The control socket: its clients, and those that wait for the end of draining.
  */
 #include <errno.h>
 #include <poll.h>
@@ -43,7 +43,8 @@ int control_open(const char *path, char *why, size_t n)
         return fd;
 }
 
-/* Who wants statistics says nothing, and who wants anything else says it at once. */
+/* A peer that sends nothing within WORD_MS gets the statistics; any other request must arrive
+ * before that. */
 #define WORD_MS  100
 #define WAITERS  8
 

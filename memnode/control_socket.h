@@ -1,7 +1,7 @@
 /*
  * The control socket: a client that connects gets the statistics as text, and the connection ends.
- * One that says CONTROL_DRAIN at once has memnode drain itself, and is told how that goes until
- * memnode has ended, which ends the connection.
+ * If the client says CONTROL_DRAIN at once, memnode drains itself, and tells the client how that
+ * goes until memnode ends, which ends the connection.
  */
 #ifndef MEMNODE_CONTROL_SOCKET_H
 #define MEMNODE_CONTROL_SOCKET_H
@@ -18,7 +18,7 @@ int control_open(const char *path, char *why, size_t n);
  * read is dropped after a second.  0, or -errno if none could be accepted: the client still
  * waits. */
 int control_answer(int fd, void (*print)(FILE *to), void (*drain)(void));
-/* One line to all who wait for the end. */
+/* Sends a line to each client that waits for the end. */
 void control_tell(const char *line);
 
 #endif

@@ -16,17 +16,18 @@
 #include "memnode.h"
 #include "server.h"
 
-#define SAY_MS 5000             /* between two words about who is still here */
+#define SAY_MS 5000             /* between two messages about clients that are still here */
 #define END_MS 15000            /* for systemd: the most that the end itself takes */
 
-#define DRAINED "drained"       /* the last word to --drain: nobody was left, or loses anything */
+/* the last line to --drain: no client was left, and none loses a page */
+#define DRAINED "drained"
 
 static int64_t since;           /* ms, of now_ms(); 0: it has not begun */
 static int64_t next_word;
 
 static uint32_t limit_ms(void) { return __atomic_load_n(&opt.drain_ms, __ATOMIC_RELAXED); }
 
-/* To the log, and to who waits at the control socket. */
+/* To the log, and to the clients of the control socket that wait for the end. */
 __attribute__((format(printf, 1, 2)))
 static void say(const char *fmt, ...)
 {

@@ -207,8 +207,8 @@ static void keep_leases(bool ended)
         resume_list_free(&list);
 }
 
-/* Names a part of memnode's end that took long: whoever ends it may not wait for ever.  since: when
- * the part began, ms; returns when the next one does. */
+/* Names a part of memnode's end that took long: a service manager does not wait for ever.  since:
+ * when the part began, ms; returns when the next one does. */
 static int64_t say_slow(const char *what, int64_t since)
 {
         int64_t now = now_ms();
@@ -244,7 +244,8 @@ static void announce(void)
         tell_ready();
 }
 
-/* False: the next client of the control socket must wait, for want of descriptors or memory. */
+/* False: no descriptor or memory is left for the next client of the control socket, so it must
+ * wait. */
 static bool answer(int control)
 {
         static bool said;
@@ -341,7 +342,7 @@ int main(int argc, char **argv)
         announce();
         serve(fd, control, argc, argv);
 
-        /* One more ends it at once; but leases are to be kept. */
+        /* A second signal ends memnode at once, unless leases are to be kept. */
         if (!opt.resume)
                 sigprocmask(SIG_UNBLOCK, &signals, NULL);
         sd_notify(0, "STOPPING=1\nSTATUS=ending: clients are told");
@@ -352,7 +353,7 @@ int main(int argc, char **argv)
         for (unsigned i = 0; i < SERVERS; i++)
                 ended = servers[i]->stop(STOP_MS) && ended;
         at = say_slow("closing the connections", at);
-        if (opt.control) {              /* nobody is to wait there for an answer */
+        if (opt.control) {              /* no client is to wait there for an answer */
                 close(control);
                 unlink(opt.control);
         }

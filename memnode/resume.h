@@ -1,7 +1,7 @@
 /*
  * The file in which leases outlive memnode (--resume).  At an orderly end the leases that are still
- * in use are written to it, with their pages, and the memnode that is started with it next has them
- * again: so its clients find what they had, as after a mere break of their connections.
+ * in use are written to it, with their pages.  The memnode that is started with the file next has
+ * the leases again, so its clients find their pages, as after a break of their connections.
  * docs/protocol.md says why that is safe.  It rests on this:
  *
  * [R] At most one process serves a lease.  The file is written after all connections have ended,

@@ -124,7 +124,7 @@ static int read_words(struct reading *r)
         return err;
 }
 
-/* The next `count` entries of `size` bytes, aligned; NULL: there are not so many. */
+/* The next `count` entries of `size` bytes, aligned; NULL: fewer are left. */
 static const void *next(struct reading *r, uint64_t count, size_t size)
 {
         const void *p = r->words + r->at;

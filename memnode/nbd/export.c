@@ -189,7 +189,7 @@ static void make(struct lease *l)
         pthread_cond_broadcast(&made);
 }
 
-/* Nobody uses the lease: its grace time begins.  With the lock. */
+/* The lease has no user any more: its grace time begins.  With the lock. */
 void nbd_lease_let_go(struct lease *l)
 {
         /* SIGHUP may change it */

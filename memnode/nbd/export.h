@@ -15,8 +15,8 @@ struct nbd_export {
         char *base;                             /* constant while a client is attached */
         uint64_t size;
         struct account *account;
-        /* Something was written there, or its status was read: by a client that has pages there, or
-         * will.  Relaxed, as what follows: it publishes no other data. */
+        /* A client has written there, or has read the status: it has pages there, or will have.
+         * Relaxed: it publishes no other data. */
         _Atomic bool used;
 };
 
@@ -37,8 +37,8 @@ bool nbd_export_current(struct nbd_export *e, const struct nbd_who *who);
 void nbd_export_describe(const struct nbd_export *e, char text[NBD_DESCRIPTION]);
 /* after the last one, a lease stays for the grace time */
 void nbd_export_detach(struct nbd_export *e);
-/* the same for a client that ends properly (DISC): after the last one, the lease ends, unless
- * members are awaited */
+/* nbd_export_detach() for a client that ends properly (DISC): after the last one, the lease ends,
+ * unless members are awaited */
 void nbd_export_leave(struct nbd_export *e);
 /* Only the export's size; takes no memory, so a GO may still fail.  *e: NULL, or the lease of
  * which members were cut, attached: the caller must end their connections before it answers. */
@@ -50,7 +50,7 @@ const char *nbd_export_listed(unsigned i);
 bool nbd_export_has_status(const struct nbd_export *e);
 /* No lease is made from here on. */
 void nbd_export_drain(void);
-/* Leases with members' pages that nobody uses since a moment. */
+/* How many leases with members' pages lost their last user during the last DRAIN_GONE_MS. */
 unsigned nbd_export_just_gone(void);
 
 #endif

@@ -11,8 +11,8 @@ struct nbd_fenced {
         int fd;                                 /* its socket */
         struct nbd_export *e;                   /* NULL: it uses none */
         struct nbd_who who;                     /* guarded by fence.c's lock once e is set */
-        /* Set under that lock.  Relaxed: the thread that sets it waits until this connection's
-         * thread has left, under the same lock. */
+        /* Set under that lock.  Relaxed: the thread that sets it waits, under that lock, until this
+         * connection's thread has left. */
         _Atomic bool cut;
         /* Its member has said that it cannot move away.  Relaxed. */
         _Atomic bool stays;

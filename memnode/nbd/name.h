@@ -42,7 +42,7 @@ struct nbd_lease_name {
  *   cut-HEX-INCARNATION-FIRST.LAST[,FIRST.LAST]...
  *
  * each with -TOKEN behind it or not.  INCARNATION has 16 hexadecimal digits, LINK counts from 1.
- * 0; -ENOENT: no lease name at all; -EINVAL: it begins as one, but is none.
+ * 0; -ENOENT: no name of a lease; -EINVAL: the name begins as that of a lease, but is none.
  */
 int nbd_lease_parse(const char *name, size_t len, struct nbd_lease_name *l);
 /* Takes the next range of members to cut.  False: there is none. */

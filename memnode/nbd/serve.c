@@ -318,7 +318,8 @@ static void say_waits(const struct nbd_fenced *at)
         warnx_("draining: NBD client %s has not moved away yet", c->peer);
 }
 
-/* Who just lost its connection comes first: when it is back, it is in the other count. */
+/* Clients that just lost their connection are counted first: a client that comes back meanwhile is
+ * in the other count. */
 unsigned nbd_waits(bool say)
 {
         unsigned gone = nbd_export_just_gone();

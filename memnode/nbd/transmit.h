@@ -13,7 +13,7 @@ struct nbd_link {
         /* the lease outlives memnode: when that ends, the connection breaks without a word */
         bool kept;
         const _Atomic bool *stopping;           /* new requests are answered with NBD_ESHUTDOWN */
-        /* no request is served any more, not even one that was received before */
+        /* no request is served any more, not even if it was received before */
         const _Atomic bool *cut;
         /* of an export with a status: clients are asked to move; this one has said that it
          * cannot */

@@ -154,7 +154,7 @@ bool control_goodbye(struct connection *c)
         return (!m || send_message(c, m)) && close_soon(c);
 }
 
-/* A message that nobody asked for. */
+/* Asks the client to move away.  Like GOODBYE, the message answers no request. */
 static bool say_drain(struct connection *c)
 {
         struct node_plain *m = compose(c, NODE_DRAIN, sizeof(*m));

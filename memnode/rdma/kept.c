@@ -1,9 +1,9 @@
 /*
- * Clients that outlive memnode (memnode/resume.h): taken from the file before the first one comes,
- * and put by for it after the last one has gone.
+ * Clients that outlive memnode (memnode/resume.h): taken from the file before the first client
+ * comes, and put by for the file after the last client has gone.
  *
- * A client is kept as long as a member of it may be back: one whose connection ended although it
- * had not moved away (members_await).
+ * A client is kept as long as a member of it may come back: a member that had not moved away when
+ * its connection ended (members_await).
  */
 #include <errno.h>
 #include <stdio.h>

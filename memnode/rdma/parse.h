@@ -25,7 +25,8 @@ struct node_request {
  * sentence in why. */
 int node_request_parse(const void *bytes, size_t length, struct node_request *rq, char *why,
                        size_t n);
-/* The same for the private data of a connection request; its `length` bytes may include padding. */
+/* node_request_parse() for the private data of a connection request; its `length` bytes may include
+ * padding. */
 int node_private_parse(const void *bytes, size_t length, struct node_private *p, char *why,
                        size_t n);
 

@@ -38,7 +38,7 @@ static unsigned nlisteners;
 static int begin_fd = -1;               /* eventfd: clients are admitted from here on */
 static int stop_fd = -1;                /* eventfd: the end; orders stop_ms before its read */
 static int drain_fd = -1;               /* eventfd: draining begins */
-/* The thread is to name those that it waits for.  Relaxed: it publishes nothing. */
+/* The thread is to name the clients that it waits for.  Relaxed: it publishes nothing. */
 static atomic_bool say_waits;
 static unsigned stop_ms;
 static pthread_t thread;
