@@ -126,7 +126,7 @@ static uint32_t agrees(const struct lease *l, const struct nbd_lease_name *n, co
         else if (n->verb < NBD_JOIN)
                 return 0;
         else if (!l || l->incarnation != n->incarnation) {
-                *text = "memnode does not know that lease: it was started anew, or has given the "
+                *text = "memnode does not know that lease: it was restarted, or has given the "
                         "lease up";
                 return NBD_REP_ERR_UNKNOWN;
         } else {
@@ -441,7 +441,7 @@ static void *sweep(void *arg)
                          * lock. */
                         unlink_lease(l);
                         pthread_mutex_unlock(&nbd_leases_lock);
-                        info_("NBD lease %.*s... is over: nobody has used it for the grace time",
+                        info_("NBD lease %.*s... is over: no client has used it for the grace time",
                               LEASE_MARK, l->hex);
                         end(l);
                         pthread_mutex_lock(&nbd_leases_lock);

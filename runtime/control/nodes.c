@@ -1,5 +1,5 @@
 /*
- * The nodes, for vmctl: their state, and one more.
+ * The nodes, for vmctl: prints their state, and adds a node.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -80,7 +80,7 @@ static bool is_gone(const struct far_node *n)
                atomic_load_explicit(&n->is_left, memory_order_relaxed);
 }
 
-/* What it lacks matters as long as it may get it. */
+/* How many pages the node lacks, if it may still get them. */
 static const char *lacking_text(const struct far_node *n, const struct counts *of, char to[32])
 {
         return is_gone(n) || n->driver->kind != SLAB_REMOTE

@@ -1,5 +1,5 @@
 /*
- * Scrubs, for vmctl: begins one, ends it, and says what it has found.
+ * Scrubs, for vmctl: begins a scrub, ends it, and prints its findings.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@ static const char *const states[] = {
         [SCRUB_STOPPED] = "stopped",
 };
 
-/* What is counted, in flat lines and JSON. */
+/* The counters of a scrub, in flat lines and JSON. */
 static const struct { const char *key; unsigned which; } counts[] = {
         { "pages", SCRUB_PAGES }, { "copies", SCRUB_COPIES }, { "wrong", SCRUB_BAD },
         { "repaired", SCRUB_REPAIRED }, { "unread", SCRUB_UNREAD }, { "lost", SCRUB_LOST },
@@ -87,7 +87,7 @@ static void print_json(const struct scrub_report *r, FILE *f)
         fprintf(f, "]}\n");
 }
 
-/* As --rebuild-rate takes it, which is also what is meant without one. */
+/* A rate as --rebuild-rate takes it; without one, the rate of --rebuild-rate. */
 static int rate_of(const char *text, uint64_t *rate, char why[CTL_WHY])
 {
         static struct options o;        /* one thread serves requests */

@@ -58,7 +58,7 @@ static void about(const struct session *s, enum form form, FILE *f)
 
 static unsigned samplers;               /* sessions that sample */
 
-/* Latencies are measured for --stats, and while somebody looks. */
+/* Latencies are measured for --stats, and while a client takes samples. */
 static void measure(void)
 {
         counters_measure(opt.stats || samplers > 0);

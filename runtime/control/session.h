@@ -15,14 +15,15 @@ struct vm;
 
 #define CTL_WHY 512
 
-/* What a request is carried out with, and what a connection keeps. */
+/* What a connection keeps from one request to the next. */
 struct session {
         struct vm *vm;
         int64_t since;                  /* start of the process, seconds since 1970 */
         /* Of the last "sample" of this connection: what it counts from. */
         struct stats before;
         char *directory;                /* of the client, for paths in URLs; NULL: not told */
-        bool samples;                   /* there was one: latencies are measured meanwhile */
+        /* there was a "sample": latencies are measured until the connection ends */
+        bool samples;
 };
 
 /* Prints the answer to f, a memory stream.  0, or -errno with why. */

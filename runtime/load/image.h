@@ -45,7 +45,7 @@ struct image {
         /* has a set-uid or set-gid bit, which vmrun does not honour */
         bool set_id;
         uint64_t start, end;            /* the main program's span, page-aligned */
-        /* what Linux counts as code and data: the executable segments, and all from the last one
+        /* Linux counts as code the executable segments, and as data all segments from the last one
          * on; */
         uint64_t code_start, code_end;
         uint64_t data_start, data_end;  /* the ends without bss */
@@ -82,7 +82,7 @@ struct image {
  * ..., ENOMEM if addresses are not available. */
 int image_open(struct image *im, const char *path, char *const argv[], char *const envp[],
                const struct image_config *c);
-/* The same for a program that is open.  im takes it over even if this fails.  path: as for
+/* image_open() for a program that is open.  im takes it over even if this fails.  path: as for
  * program_open. */
 int image_take(struct image *im, const char *path, struct program *p, char *const envp[],
                const struct image_config *c);

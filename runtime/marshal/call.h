@@ -53,9 +53,9 @@ static inline long sys_raw(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint6
 }
 
 /*
- * A further part of a call that signals do not cut short, such as one that waits only for a disk:
- * it is made although a signal was taken.  That signal blocks all others, so at most one can put it
- * off.
+ * A further part of a call that signals do not cut short, such as a call that waits only for a
+ * disk: the part is made although a signal was taken.  That signal blocks all others, so at most
+ * one can put it off.
  */
 static inline long sys_raw_further(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
                                    uint64_t a4, uint64_t a5)

@@ -1,6 +1,6 @@
 /*
- * Iovecs: the program's list of buffers and a host shadow of the same shape, so that the kernel
- * sees the same number of pieces with the same lengths and alignment.
+ * Iovecs: the program's list of buffers and a host shadow of it, whose pieces have the number,
+ * lengths and alignment of the program's.
  */
 #include <errno.h>
 #include <linux/major.h>

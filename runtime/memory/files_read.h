@@ -1,5 +1,5 @@
 /*
- * What is in the objects of the registry, and where they end.
+ * The content and the end of the objects of the registry.
  */
 #ifndef VMRUN_FILES_READ_H
 #define VMRUN_FILES_READ_H
@@ -14,8 +14,8 @@ int64_t files_read(uint32_t id, uint64_t off, const uint32_t *frame, uint32_t n)
 /* Pages from off up to the end of the object. */
 int64_t files_pages_left(uint32_t id, uint64_t off);
 
-/* What /proc/PID/maps shows: path as the kernel writes it (" (deleted)" included), device and
- * inode.  0 or -EBADF. */
+/* What /proc/PID/maps shows of an object: path as the kernel writes it (" (deleted)" included),
+ * device and inode.  0 or -EBADF. */
 int file_describe(uint32_t id, char *path, size_t n, dev_t *dev, ino_t *ino);
 
 /* EXIT_FILE_READ, EXIT_SHARED_CHECK, EXIT_MINCORE */

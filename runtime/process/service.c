@@ -89,7 +89,7 @@ static void wake(void)
         word_wake(&CONTROL->service_seq, 1);
 }
 
-/* If it does not exist yet, it looks when it is made. */
+/* If the vCPU does not exist yet, it looks when it is made. */
 void service_wake(void)
 {
         if (atomic_load(&up))

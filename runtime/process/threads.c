@@ -215,7 +215,7 @@ long threads_end(struct thread *t, int status)
         leaving++;
         bool last = live == 1;
         if (!last)
-                /* under the same lock as the check: of two threads that end, one is the last */
+                /* under the lock of the check: of two threads that end, one is the last */
                 live--;
         pthread_mutex_unlock(&lock);
         /* Only now, as in Linux's do_exit(): a thread that learns of this end is then the last. */

@@ -12,7 +12,7 @@
 long vfork_make(struct thread *t, const struct clone_request *rq);
 
 /* In a child: has the pending exit served and answered by the thread that has lent its vCPU.
- * False: by the caller itself, which is that thread, or whose lender is gone. */
+ * False: the caller must serve it, because it is that thread, or its lender is gone. */
 bool vfork_ask(struct thread *t);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * The directory of mapped files, PROCFS_MAPS, as the program must see it.
+ * map_files, as the program must see it.
  */
 #ifndef VMRUN_PROCFS_MAPS_H
 #define VMRUN_PROCFS_MAPS_H

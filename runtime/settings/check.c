@@ -1,6 +1,6 @@
 /*
  * The report of vmrun --check has one line a fact.  If something is missing, an indented line below
- * says what that means.
+ * names the consequence.
  */
 #include <cpuid.h>
 #include <errno.h>

@@ -15,13 +15,13 @@
 #define SETTING_TEXT 256
 #define SETTINGS_MAX 32
 
-/* The number, below SETTINGS_MAX, of a setting of the section [vmrun], most of which are options of
- * the same name; -ENOENT. */
+/* The number, below SETTINGS_MAX, of a setting of the section [vmrun]; -ENOENT.  Most settings are
+ * options of the command line, too. */
 int setting_find(const char *name);
 /* For a key that is not a setting: what to write instead. */
 void setting_unknown(const char *key, const char *value, char why[SETTING_WHY]);
 int setting_set(struct options *o, int number, const char *value, char why[SETTING_WHY]);
-/* Its name; NULL: there are not so many. */
+/* Its name; NULL: there is no setting of that number. */
 const char *setting_name(int number);
 /* What it is set to, as text that would set it.  True: that is a number. */
 bool setting_show(const struct options *o, int number, char text[SETTING_TEXT]);

@@ -1,5 +1,5 @@
 /*
- * The settings, beside the numbers of --stats.
+ * The settings of this run, as a part of --stats.
  */
 #include "settings/settings.h"
 #include "settings/settings_stats.h"

@@ -1,5 +1,5 @@
 /*
- * The settings, beside the numbers of --stats.
+ * The settings of this run, as a part of --stats.
  */
 #ifndef VMRUN_SETTINGS_STATS_H
 #define VMRUN_SETTINGS_STATS_H

@@ -6,7 +6,7 @@
 
 #include "vm/vm.h"
 
-/* What to say of a guest in a state that makes no sense. */
+/* The words for a guest in an impossible state. */
 #define VM_BLAME                                                                                 \
         "this is a bug in vmrun, or the program may have written into kern or changed the CPU's " \
         "tables: they share a privilege level"

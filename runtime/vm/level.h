@@ -9,7 +9,7 @@
 /* Starts vCPU 0 and finds the privilege level by trying: p = 0, else p = 3.  Afterwards kern waits
  * in EXIT_READY. */
 int vcpu_start_first(struct vm *vm, struct thread *t, char *why, size_t n);
-/* The same with a known level: vm->level. */
+/* vcpu_start_first() with a known level, vm->level. */
 int vcpu_start_known(struct vm *vm, struct thread *t, char *why, size_t n);
 /* The privilege level at which programs run on this host, found with a separate VM: 0, 3, or -errno
  * with why. */

@@ -15,7 +15,7 @@ void vcpu_run(struct thread *t);
 /* KVM_RUN for the probe: 0 if kern exited, else -errno. */
 int vcpu_try_run(struct thread *t);
 /* Answers the exit that kern waits in.  [I] exit.op is EXIT_NONE from then on, until kern makes the
- * next one: so an exit without an answer can be told, whoever was killed meanwhile
+ * next one: so an exit without an answer can be told, even if the thread that served it was killed
  * (process/vfork.c). */
 void thread_answer(struct thread *t, int64_t ret);
 /* Runs t and has kern's exits answered, until t->end says how it ends. */

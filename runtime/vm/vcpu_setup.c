@@ -346,7 +346,7 @@ int vcpu_bring_back(struct thread *t, struct vcpu_kept *k, char *why, size_t n)
         int err = make_vcpu(t->vm, t, vcpu_fixed(t->v)->number, why, n);
         if (err)
                 return err;
-        err = set_start(t);             /* the same for all vCPUs: MSRs, XCR0 */
+        err = set_start(t);             /* MSRs and XCR0, which are equal on all vCPUs */
         if (!err && (ioctl(t->vcpu_fd, KVM_SET_SREGS, &k->sregs) < 0 ||
                      ioctl(t->vcpu_fd, KVM_SET_REGS, &k->regs) < 0))
                 err = -errno;

@@ -10,10 +10,10 @@
 #define EXIT_USAGE 2
 
 int list_print(bool json);              /* list.c */
-/* Until the process ends or the user has seen enough.  (watch.c) */
+/* Shows what happens each second, until the process ends or the user stops it.  (watch.c) */
 int watch(pid_t pid, unsigned interval_ms, bool json);
-/* Begins a scrub and waits for its end, or until the user has seen enough.  rate: as given, or
- * NULL. 0, and *status is the exit status; or -errno, if the process cannot be asked.  (scrub.c) */
+/* Begins a scrub, and waits until it ends or the user stops waiting.  rate: as given, or NULL. 0,
+ * and *status is the exit status; or -errno, if the process cannot be asked.  (scrub.c) */
 int scrub(pid_t pid, const char *rate, bool json, int *status);
 
 #endif

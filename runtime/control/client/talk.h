@@ -11,7 +11,7 @@
 /* Connects to the vmrun that runs that process: a descriptor, or -ESRCH, -EACCES,
  * -ETIMEDOUT. */
 int talk_open(pid_t pid);
-/* The same, by the name of a socket in the working directory.  *pid: who listens. */
+/* talk_open() by the name of a socket in the working directory.  *pid: the process that listens. */
 int talk_connect(const char *name, pid_t *pid);
 
 /* text: malloc'ed, with a NUL behind it. */

@@ -77,7 +77,7 @@ struct nbd_target {
         char *text;                     /* the URL's parts point into it */
         struct hostport at;             /* TCP */
         const char *socket;             /* path of a unix socket; NULL: TCP */
-        /* as the server knows it; NULL: a lease, see nbd_lease_name() */
+        /* as the server knows it; NULL: a lease (lease.c) */
         const char *export;
         union nbd_address address[NBD_ADDRESSES];
         socklen_t length[NBD_ADDRESSES];

@@ -129,8 +129,8 @@ static enum rdma_failure rejected_by_memnode(const char *to, const struct rdma_c
         switch (r.kind) {
         case NODE_EUNKNOWN:
                 return say(why, FAIL_UNKNOWN,
-                           "its memnode does not know this program any more (it was started anew, "
-                           "or its grace time was over)");
+                           "its memnode does not know this program any more (it was restarted, or "
+                           "its grace time was over)");
         case NODE_ECLOSING:
                 return say(why, FAIL_FINAL,
                            "its memnode is about to end: start it again, then this program");
