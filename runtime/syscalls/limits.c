@@ -20,6 +20,7 @@
 #include "process/rlimits.h"
 #include "procfs/procfs.h"
 #include "syscalls/handlers.h"
+#include "syscalls/limits.h"
 
 /* Has that process a mapping at the start of the window, as each vmrun has, whatever its file and
  * version?  Uses /proc, not the memory itself: more users may set its limits than may read its

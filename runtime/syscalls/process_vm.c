@@ -13,6 +13,7 @@
 #include "marshal/scratch.h"
 #include "memory/gmem.h"
 #include "syscalls/handlers.h"
+#include "syscalls/limits.h"
 
 /* A position in a list: pieces left, and bytes used of the first one. */
 struct place { const struct iovec *iov; uint64_t left, at; };

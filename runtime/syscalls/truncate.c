@@ -16,6 +16,7 @@
 #include "memory/files.h"
 #include "memory/files_read.h"
 #include "syscalls/handlers.h"
+#include "syscalls/truncate.h"
 
 /*
  * Does any file with this inode number have the lock of a running program (load/script.h)?  Asking
