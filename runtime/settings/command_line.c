@@ -2,16 +2,7 @@
  * The command line of vmrun: its options, and how they combine with the configuration file.
  */
 #ifdef HAVE_CONFIG_H
-#include "base/message.h"
-#include "base/options.h"
-#include "common/size.h"
 #include "config.h"
-#include "settings/command_line.h"
-#include "settings/config_file.h"
-#include "settings/guide.h"
-#include "settings/node_draft.h"
-#include "settings/settings.h"
-#include "settings/unknown.h"
 #endif
 #include <errno.h>
 #include <getopt.h>
@@ -20,6 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include "base/message.h"
+#include "base/options.h"
+#include "common/size.h"
+#include "settings/command_line.h"
+#include "settings/config_file.h"
+#include "settings/guide.h"
+#include "settings/node_draft.h"
+#include "settings/settings.h"
+#include "settings/unknown.h"
 
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION "unknown"

@@ -12,6 +12,7 @@
 #include "base/options.h"
 #include "base/ticker.h"
 #include "stats/formats.h"
+#include "stats/interval.h"
 #include "stats/model.h"
 #include "stats/report.h"
 #include "stats/write.h"
