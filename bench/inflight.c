@@ -28,7 +28,7 @@
 #include "base/message.h"
 #include "base/options.h"
 #include "base/privfd.h"
-#include "far/rdma/rdma.h"
+#include "far/rdma/settings.h"
 
 #define DEPTH_MAX 256u
 #define PAGES     16384u                /* of the slab */

@@ -39,7 +39,7 @@ enum latency {
         LATENCIES
 };
 #define FETCH_SAMPLE 64
-/* Latency histogram: 8 buckets an octave of TSC ticks (common/histogram.h). */
+/* Latency histogram: 8 buckets an octave of TSC ticks (common/buckets.h). */
 #define HIST_SUB     3
 #define HIST_BUCKETS (40 << HIST_SUB)
 

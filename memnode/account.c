@@ -9,6 +9,7 @@
 #include <string.h>
 #include "common/line.h"
 #include "common/size.h"
+#include "account.h"
 #include "memnode.h"
 #include "pool.h"
 

@@ -1,5 +1,5 @@
 /*
- * See check.h.
+ * What this host offers, read from /proc and /sys, and from the RDMA devices.
  */
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -115,8 +115,9 @@ static bool report_devices(void)
                 struct ibv_context *c = ibv_open_device(list[i]);
                 if (!c) {
                         fact("device",
-                             "%s: cannot be opened: %s: who may use /dev/infiniband/uverbs*?", name,
-                             strerror(errno));
+                             "%s: cannot be opened: %s: look at the permissions of "
+                             "/dev/infiniband/uverbs*",
+                             name, strerror(errno));
                         continue;
                 }
                 up |= report_ports(c, name);

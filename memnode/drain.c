@@ -1,5 +1,5 @@
 /*
- * See drain.h.
+ * Draining: its beginning, its words, its end; and `memnode --drain`, which asks for it.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -11,21 +11,23 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 #include "common/clock.h"
-#include "control.h"
+#include "control_socket.h"
 #include "drain.h"
 #include "memnode.h"
+#include "server.h"
 
-#define SAY_MS 5000             /* between two words about who is still here */
+#define SAY_MS 5000             /* between two messages about clients that are still here */
 #define END_MS 15000            /* for systemd: the most that the end itself takes */
 
-#define DRAINED "drained"       /* the last word to --drain: nobody was left, or loses anything */
+/* the last line to --drain: no client was left, and none loses a page */
+#define DRAINED "drained"
 
 static int64_t since;           /* ms, of now_ms(); 0: it has not begun */
 static int64_t next_word;
 
 static uint32_t limit_ms(void) { return __atomic_load_n(&opt.drain_ms, __ATOMIC_RELAXED); }
 
-/* To the log, and to who waits at the control socket. */
+/* To the log, and to the clients of the control socket that wait for the end. */
 __attribute__((format(printf, 1, 2)))
 static void say(const char *fmt, ...)
 {
@@ -41,7 +43,11 @@ static void say(const char *fmt, ...)
 
 static unsigned waits(bool name_them)
 {
-        return rdma_server_waits(name_them) + nbd_waits(name_them);
+        unsigned n = 0;
+
+        for (unsigned i = 0; i < SERVERS; i++)
+                n += servers[i]->waits(name_them);
+        return n;
 }
 
 bool drain_began(void) { return since != 0; }
@@ -54,8 +60,8 @@ void drain_begin(void)
         next_word = since + SAY_MS;
         if (!limit_ms())
                 return;                 /* see drain_over() */
-        rdma_server_drain();
-        nbd_drain();
+        for (unsigned i = 0; i < SERVERS; i++)
+                servers[i]->drain();
 }
 
 static void say_begun(void)

@@ -10,15 +10,15 @@
 /* Main thread only, like all of this. */
 void drain_begin(void);
 bool drain_began(void);
-/* Nobody is waited for any more.  To be asked every DRAIN_LOOK_MS. */
+/* True: memnode waits for no client any more.  To be asked every DRAIN_LOOK_MS. */
 bool drain_over(void);
 #define DRAIN_LOOK_MS 50
 
-/* All that clients could not move is kept (--resume), or there was nothing. */
+/* Tells memnode --drain that no client loses a page: what was not moved is kept (--resume). */
 void drain_kept(void);
 
 /* memnode --drain: has the memnode of that control socket drain itself, and waits until it has
- * ended.  Returns the exit status: 0 if nobody was left there. */
+ * ended.  Returns the exit status: 0 if no client was left there. */
 int drain_other(const char *control);
 
 #endif

@@ -13,11 +13,15 @@
 #include "common/clock.h"
 #include "common/line.h"
 #include "common/size.h"
+#include "account.h"
 #include "check.h"
-#include "control.h"
+#include "control_socket.h"
 #include "drain.h"
 #include "options.h"
 #include "pool.h"
+#include "resume_read.h"
+#include "resume_write.h"
+#include "server.h"
 
 #define STOP_MS 5000            /* the longest that a clean end may take */
 #define SLOW_MS 1000            /* a part of the end that takes as long is named */
@@ -29,7 +33,9 @@ static void print_statistics(FILE *to)
 
         fprintf(to, "pool %s in pages of %s, %s left\n", size_text(pool_size(), a),
                 size_text(opt.hugepage, b), size_text(pool_left(), c));
-        rdma_server_print(to);
+        for (unsigned i = 0; i < SERVERS; i++)
+                if (servers[i]->print)
+                        servers[i]->print(to);
         account_print(to);
 }
 
@@ -142,7 +148,7 @@ static int take_over(struct resume_lease *l, char *why, size_t n)
         bool rdma = l->kind == RESUME_RDMA;
 
         if (options_listen(&opt, rdma ? "rdma" : "nbd"))
-                return (rdma ? rdma_server_take_over : nbd_take_over)(l, why, n);
+                return (rdma ? &rdma_server : &nbd_server)->take_over(l, why, n);
         snprintf(why, n, "it has leases of programs that come over %s, and no such address is "
                  "listened at: give one, as in --listen %s://0.0.0.0, or remove the file, and they "
                  "lose their pages", rdma ? "RDMA" : "NBD", rdma ? "rdma" : "nbd");
@@ -171,8 +177,8 @@ static void begin(void)
 
         if (opt.resume && resume_remove(opt.resume, why, sizeof(why)) != 0)
                 die_(1, "--resume %s: %s", opt.resume, why);
-        rdma_server_begin();
-        nbd_begin();
+        for (unsigned i = 0; i < SERVERS; i++)
+                servers[i]->begin();
 }
 
 /* At the end.  ended: no thread is left that could still write to a lease. */
@@ -180,11 +186,12 @@ static void keep_leases(bool ended)
 {
         struct resume_list list = { .count = 0 };
         char why[WHY_MAX] = "a connection is still at work";
-        int err = ended ? rdma_server_kept(&list) : -EBUSY;
+        int err = ended ? 0 : -EBUSY;
 
-        still_alive();
-        if (!err)
-                err = nbd_kept(&list);
+        for (unsigned i = 0; i < SERVERS && !err; i++) {
+                err = servers[i]->kept(&list);
+                still_alive();
+        }
         if (err == -ENOMEM)
                 snprintf(why, sizeof(why), "no memory is left");
         if (!err && list.count)
@@ -200,8 +207,8 @@ static void keep_leases(bool ended)
         resume_list_free(&list);
 }
 
-/* Names a part of memnode's end that took long: whoever ends it may not wait for ever.  since: when
- * the part began, ms; returns when the next one does. */
+/* Names a part of memnode's end that took long: a service manager does not wait for ever.  since:
+ * when the part began, ms; returns when the next one does. */
 static int64_t say_slow(const char *what, int64_t since)
 {
         int64_t now = now_ms();
@@ -217,15 +224,9 @@ static void open_listeners(void)
 
         for (unsigned i = 0; i < opt.nlisten; i++) {
                 const char *url = opt.listen[i];
-                int err;
+                const struct server *s = strncmp(url, "rdma:", 5) ? &nbd_server : &rdma_server;
 
-                if (!strncmp(url, "rdma://", 7))
-                        err = rdma_server_listen(url + 7, why, sizeof(why));
-                else if (!strncmp(url, "nbd://", 6))
-                        err = nbd_listen(url + 6, false, why, sizeof(why));
-                else
-                        err = nbd_listen(url + strlen("nbd+unix://"), true, why, sizeof(why));
-                if (err)
+                if (s->listen(url, why, sizeof(why)) != 0)
                         die_(1, "%s: %s", url, why);
         }
 }
@@ -243,7 +244,8 @@ static void announce(void)
         tell_ready();
 }
 
-/* False: the next client of the control socket must wait, for want of descriptors or memory. */
+/* False: no descriptor or memory is left for the next client of the control socket, so it must
+ * wait. */
 static bool answer(int control)
 {
         static bool said;
@@ -340,25 +342,27 @@ int main(int argc, char **argv)
         announce();
         serve(fd, control, argc, argv);
 
-        /* One more ends it at once; but leases are to be kept. */
+        /* A second signal ends memnode at once, unless leases are to be kept. */
         if (!opt.resume)
                 sigprocmask(SIG_UNBLOCK, &signals, NULL);
         sd_notify(0, "STOPPING=1\nSTATUS=ending: clients are told");
         info_("ending");
         pool_end();
         int64_t at = now_ms();
-        bool ended = rdma_server_stop(STOP_MS), nbd_ended = nbd_stop(STOP_MS);
+        bool ended = true;
+        for (unsigned i = 0; i < SERVERS; i++)
+                ended = servers[i]->stop(STOP_MS) && ended;
         at = say_slow("closing the connections", at);
-        if (opt.control) {              /* nobody is to wait there for an answer */
+        if (opt.control) {              /* no client is to wait there for an answer */
                 close(control);
                 unlink(opt.control);
         }
         if (opt.resume) {
-                keep_leases(ended && nbd_ended);
+                keep_leases(ended);
                 say_slow("writing the leases", at);
         }
         message_end();
-        if (!ended || !nbd_ended)
+        if (!ended)
                 _exit(0);               /* the memory goes with the threads that still use it */
         pool_close();
         return 0;

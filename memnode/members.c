@@ -1,5 +1,5 @@
 /*
- * See members.h.
+ * Members of a client: admitted, awaited, cut.  Sorted arrays, searched by halving.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -3,11 +3,11 @@
  *
  * A client is a tree of processes that share leases.  A member is one of those processes, by a
  * number that the tree counts up from 1 and gives once.  A member makes each of its connections
- * ("links") anew when it breaks, with a generation that grows.  Networks deliver late: what an old
- * connection still carries, or a request for one, must not arrive after what came later.  So a
- * generation is admitted once, and only if it is above all that were admitted on this link before;
- * and a member that is cut is admitted never again.  The caller ends the older connection before it
- * answers.  docs/protocol.md says who relies on that, and why it is enough.
+ * ("links") again when it breaks, with a higher generation.  Networks deliver late: a message on an
+ * old connection, or a request for such a connection, must not take effect after a newer message.
+ * So a generation is admitted once, and only if it is above all that were admitted on this link
+ * before; and a member that is cut is admitted never again.  The caller ends the older connection
+ * before it answers.  docs/protocol.md says which rules rely on that, and why it is enough.
  *
  * No locks here: the caller has one.  Errors are -errno.
  */
@@ -28,7 +28,7 @@ struct member {
         uint32_t generation[MEMBER_LINKS];      /* the highest admitted; 0: none yet */
         bool awaited;                           /* see members_await() */
 };
-/* All zero: nobody connected yet. */
+/* All zero: no member has connected yet. */
 struct members {
         struct member *known;           /* in order */
         size_t nknown, room;
@@ -42,11 +42,11 @@ void members_free(struct members *m);
 /* Admits a connection.  -EPERM: the member was cut; -ESTALE: not above what was admitted before;
  * -EINVAL: member 0, generation 0, or no such link; -EUSERS: MEMBERS_KNOWN; -ENOMEM. */
 int members_admit(struct members *m, uint64_t member, unsigned link, uint32_t generation);
-/* It was admitted, and nothing came later that makes it stale. */
+/* This connection was admitted, and no later one made it stale. */
 bool members_is_current(const struct members *m, uint64_t member, unsigned link,
                         uint32_t generation);
 /* The connections of this member break because memnode ends, so it will be back: until it is
- * admitted again or cut, the goodbye of others does not end what it uses. */
+ * admitted again or cut, the goodbye of other members does not end the lease. */
 void members_await(struct members *m, uint64_t member);
 bool members_awaits(const struct members *m);
 /* Cuts the members first to last, whether they ever connected or not.  May be repeated.  -EINVAL:

@@ -6,12 +6,14 @@
 #endif
 #include <errno.h>
 #include <getopt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "common/size.h"
 #include "common/token.h"
 #include "nodeproto.h"
+#include "config_file.h"
 #include "options.h"
 
 #ifndef PACKAGE_VERSION
@@ -48,7 +50,7 @@ static const char help_text[] =
         "                            how long clients may take to move away at the end\n"
         "                            (default: 25)\n"
         "      --config FILE         read settings from FILE; the command line wins\n"
-        "      --control PATH        a socket that gives the statistics to whoever connects\n"
+        "      --control PATH        a socket that gives the statistics to each client\n"
         "      --drain PATH          drain the memnode with that control socket, and wait until\n"
         "                            it has ended\n"
         "      --resume FILE         keep leases that programs still use in FILE at the end, and\n"

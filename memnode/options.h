@@ -1,5 +1,5 @@
 /*
- * The command line and the configuration file: two sources of the same settings.
+ * The command line, and the settings by name that it shares with the configuration file.
  *
  * Functions return 0 or -errno with one sentence in why, which names the option or file and line,
  * the value, the cause and the cure.
@@ -24,9 +24,6 @@ struct setting {
 const struct setting *setting_find(const char *name);
 int setting_export(struct memnode_options *o, const char *name, const char *size,
                    char why[WHY_MAX]);
-
-/* Adds what a configuration file says to o.  (config.c) */
-int config_read(struct memnode_options *o, const char *path, char why[WHY_MAX]);
 
 /* What the command line says, over what the configuration file says, over the defaults.  --help and
  * --version print and end here.  argv must stay valid.  The caller owns o and frees it. */

@@ -19,8 +19,8 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#include "common/message.h"
 #include "common/size.h"
-#include "memnode.h"
 #include "pool.h"
 
 #define PAGE          4096ull
@@ -47,7 +47,7 @@ static pthread_cond_t scrubbed = PTHREAD_COND_INITIALIZER;      /* to pool_alloc
 /* guarded by lock */
 /* sorted, covers [0, size) without a gap; no two neighbours are both FREE or both DIRTY */
 static struct extent *extents;
-/* bytes FREE, DIRTY or SCRUBBED: what is available now or soon */
+/* bytes FREE, DIRTY or SCRUBBED: available now or soon */
 static uint64_t left;
 static bool ending;                     /* to both */
 
@@ -267,7 +267,7 @@ void pool_hugepages_cure(uint64_t bytes, uint64_t hugepage, char *cure, size_t n
                          (unsigned long long)sum);
 }
 
-/* Sentences for what goes wrong with the mapping. */
+/* Sentences for errors of the mapping. */
 static int explain(int err, uint64_t bytes, uint64_t hugepage, char *why, size_t n)
 {
         char a[32], b[32], cure[300];

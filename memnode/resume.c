@@ -1,5 +1,5 @@
 /*
- * See resume.h: the file as a whole, and what makes it one memnode's alone.
+ * The file of leases as a whole, and the lock that makes it one memnode's alone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
-#include "memnode.h"
+#include "common/message.h"
 #include "memnode/resume.h"
 
 uint32_t resume_sum(uint32_t begun, const void *bytes, size_t n)
@@ -46,7 +46,8 @@ char *resume_beside(const char *path, const char *suffix)
         return asprintf(&name, "%s%s", path, suffix) < 0 ? NULL : name;
 }
 
-/* What a memnode left that was killed while it wrote: pages and secrets of programs. */
+/* Removes the file that a memnode left when it was killed while it wrote: it has pages and secrets
+ * of programs. */
 static int remove_new(const char *path)
 {
         char *name = resume_beside(path, RESUME_NEW);
@@ -56,7 +57,8 @@ static int remove_new(const char *path)
         return err;
 }
 
-/* A file of its own, since the one with the leases is removed and made anew.  It stays. */
+/* The lock has a file of its own, which stays: the file with the leases is removed, and another is
+ * made at the next end. */
 int resume_lock(const char *path, char *why, size_t n)
 {
         char *name = resume_beside(path, ".lock");

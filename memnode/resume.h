@@ -1,7 +1,7 @@
 /*
  * The file in which leases outlive memnode (--resume).  At an orderly end the leases that are still
- * in use are written to it, with their pages, and the memnode that is started with it next has them
- * again: so its clients find what they had, as after a mere break of their connections.
+ * in use are written to it, with their pages.  The memnode that is started with the file next has
+ * the leases again, so its clients find their pages, as after a break of their connections.
  * docs/protocol.md says why that is safe.  It rests on this:
  *
  * [R] At most one process serves a lease.  The file is written after all connections have ended,
@@ -59,17 +59,6 @@ void resume_list_free(struct resume_list *list);
 int resume_lock(const char *path, char *why, size_t n);
 /* The file is there no more, also if this host loses power now. */
 int resume_remove(const char *path, char *why, size_t n);
-
-/* Called with each lease of a file, whose pieces have no memory: gives them some that is all zero,
- * and takes the members over, if it returns 0.  The pieces' array stays the caller's. */
-typedef int resume_take(struct resume_lease *l, char *why, size_t n);
-/* Reads the file, if there is one; *count: the leases in it.  If it fails, pages may be wrong:
- * nothing that was taken may be served.  alive() is called every now and then. */
-int resume_read(const char *path, resume_take *take, void (*alive)(void), unsigned *count,
-                char *why, size_t n);
-/* Writes the file, in place of none.  If it fails there is none. */
-int resume_write(const char *path, const struct resume_list *list, void (*alive)(void), char *why,
-                 size_t n);
 
 /* ---- The bytes ---- */
 

@@ -1,6 +1,6 @@
 /*
- * See resume.h: reading the file.  Nothing in it is believed before its sum was found right, nor
- * used before it was found possible.
+ * Reading the file of resume.h.  Nothing in it is believed before its sum was found right, nor used
+ * before it was found possible.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "memnode/resume.h"
+#include "memnode/resume_read.h"
 
 struct reading {
         int fd;
@@ -123,7 +124,7 @@ static int read_words(struct reading *r)
         return err;
 }
 
-/* The next `count` entries of `size` bytes, aligned; NULL: there are not so many. */
+/* The next `count` entries of `size` bytes, aligned; NULL: fewer are left. */
 static const void *next(struct reading *r, uint64_t count, size_t size)
 {
         const void *p = r->words + r->at;

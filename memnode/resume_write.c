@@ -1,5 +1,5 @@
 /*
- * See resume.h: writing the file.  It has another name until all of it is on the disk.
+ * Writing the file of resume.h.  The file has another name until all of it is on the disk.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "memnode/pool.h"
 #include "memnode/resume.h"
+#include "memnode/resume_write.h"
 
 /* Looked at as one: it is written if any byte of it is none of zero. */
 #define BLOCK (64u << 10)

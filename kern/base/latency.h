@@ -6,7 +6,7 @@
 #define VMRUN_LATENCY_H
 
 #include "base/kern.h"
-#include "common/histogram.h"
+#include "common/buckets.h"
 
 /* kind: a fault_kind below FAULT_SPURIOUS, or an enum latency. */
 static inline void latency_add(unsigned kind, uint64_t ticks)

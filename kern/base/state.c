@@ -2,8 +2,8 @@
  * State that exists once in a guest: the cache, and the lock of the address space.
  */
 #include "base/state.h"
+#include "guest_ram.h"
 #include "pager/env.h"
-#include "window.h"
 
 struct pager pager;
 struct lock mm_lock;

@@ -8,8 +8,8 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
+#include "guest_ram.h"
 #include "pager/pte.h"
-#include "window.h"
 
 #define PT_ENTRIES 512
 

@@ -5,11 +5,11 @@
 #include "base/exit.h"
 #include "base/kern.h"
 #include "base/state.h"
+#include "guest_ram.h"
 #include "mm/brk.h"
 #include "pager/pager.h"
 #include "paging/cleaner.h"
 #include "space/account.h"
-#include "window.h"
 
 static struct notices notices;
 

@@ -1,6 +1,6 @@
 /*
  * fork, kern's part: takes an address space out of the parent's guest, and puts it into the child's
- * (include/fork.h has the structs, docs/architecture.md the whole of fork).
+ * (include/fork_state.h has the structs, docs/architecture.md the whole of fork).
  *
  * The caller's host thread has stopped everything else that could change pages: all other program
  * threads, and the cleaner.  So this vCPU has the pager and the pager's writes to itself.  [I]
@@ -16,7 +16,7 @@
 #include "base/tables.h"
 #include "entry/upcall.h"
 #include "far/slots.h"
-#include "fork.h"
+#include "fork_state.h"
 #include "mm/brk.h"
 #include "pager/pager.h"
 #include "paging/notice.h"

@@ -9,7 +9,7 @@
 #include "base/state.h"
 #include "entry/upcall.h"
 #include "far/slots.h"
-#include "fork.h"
+#include "fork_state.h"
 #include "mm/cut.h"
 #include "mm/map.h"
 #include "pager/pager.h"

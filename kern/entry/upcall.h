@@ -11,8 +11,8 @@
  * calls it by its address in the image's header (entry.S). */
 int64_t upcall_serve(const struct upcall *u);
 
-/* fork (include/fork.h).  The caller has the pager to itself: no other vCPU runs the program, and
- * the cleaner is quiesced. */
+/* fork (include/fork_state.h).  The caller has the pager to itself: no other vCPU runs the program,
+ * and the cleaner is quiesced. */
 struct fork_state;
 struct fork_vma;
 struct fork_page;

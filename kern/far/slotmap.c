@@ -1,5 +1,5 @@
 /*
- * Taking and giving back slots (slotmap.h).
+ * Slots taken and given back: the search for a free slot, chunk by chunk, and changes of its word.
  */
 #include "far/slotmap.h"
 #include "pager/env.h"

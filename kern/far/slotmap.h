@@ -1,7 +1,7 @@
 /*
  * Taking and giving back slots of the far tiers, in the memory that a process tree shares
- * (include/tree.h).  Without locks: a process that is stopped or killed in the middle delays no
- * other.
+ * (include/allocator.h).  Without locks: a process that is stopped or killed in the middle delays
+ * no other.
  *
  * One thread of a process takes slots (the service vCPU); any may give them back.
  */
@@ -9,7 +9,7 @@
 #define VMRUN_SLOTMAP_H
 
 #include "pager/frame.h"
-#include "tree.h"
+#include "allocator.h"
 
 struct slotmap {
         char *units;                    /* where struct tree_common and the maps are */

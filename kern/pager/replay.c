@@ -1,4 +1,6 @@
-/* Following a recorded order (replay.h). */
+/*
+ * A cursor in the order of a recorded run: where it moves, and which page comes next.
+ */
 #include <stdatomic.h>
 #include <stddef.h>
 #include "pager/replay.h"

@@ -1,6 +1,6 @@
 /*
  * The fault profile: the program's stack, by its frame pointers, and the table of stacks
- * (include/profile.h).
+ * (include/fault_profile.h).
  *
  * A program may keep anything in RBP, and write anything where frames would be.  So each word is
  * read through the window, and only if its page is here; a frame lies above the one before, and not
@@ -9,7 +9,7 @@
 #include "base/state.h"
 #include "base/string.h"
 #include "base/tables.h"
-#include "include/profile.h"
+#include "include/fault_profile.h"
 #include "pager/env.h"
 #include "paging/profile.h"
 #include "space/vma.h"

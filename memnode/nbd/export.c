@@ -19,11 +19,15 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
+#include "account.h"
 #include "common/clock.h"
 #include "common/secret.h"
 #include "memnode.h"
 #include "nbd/lease.h"
+#include "nbd/proto.h"
+#include "nbd/thread.h"
 
 #define PAGE    4096u
 
@@ -122,7 +126,7 @@ static uint32_t agrees(const struct lease *l, const struct nbd_lease_name *n, co
         else if (n->verb < NBD_JOIN)
                 return 0;
         else if (!l || l->incarnation != n->incarnation) {
-                *text = "memnode does not know that lease: it was started anew, or has given the "
+                *text = "memnode does not know that lease: it was restarted, or has given the "
                         "lease up";
                 return NBD_REP_ERR_UNKNOWN;
         } else {
@@ -185,7 +189,7 @@ static void make(struct lease *l)
         pthread_cond_broadcast(&made);
 }
 
-/* Nobody uses the lease: its grace time begins.  With the lock. */
+/* The lease has no user any more: its grace time begins.  With the lock. */
 void nbd_lease_let_go(struct lease *l)
 {
         /* SIGHUP may change it */
@@ -437,7 +441,7 @@ static void *sweep(void *arg)
                          * lock. */
                         unlink_lease(l);
                         pthread_mutex_unlock(&nbd_leases_lock);
-                        info_("NBD lease %.*s... is over: nobody has used it for the grace time",
+                        info_("NBD lease %.*s... is over: no client has used it for the grace time",
                               LEASE_MARK, l->hex);
                         end(l);
                         pthread_mutex_lock(&nbd_leases_lock);

@@ -1,6 +1,6 @@
 /*
- * The list of NBD connections, which of them use an export, and how those end that a newer one
- * replaces or whose process is dead (docs/protocol.md, rules 3 and 5).
+ * The list of NBD connections, which of them use an export, and how a connection ends that a newer
+ * one replaces, or whose process is dead (docs/protocol.md, rules 3 and 5).
  *
  * A connection belongs to its thread, which closes it.  Other threads find it in the list, under
  * the lock, only to shut its socket down.
@@ -9,7 +9,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "common/clock.h"
-#include "nbd/nbd.h"
+#include "nbd/export.h"
+#include "nbd/fence.h"
+#include "nbd/proto.h"
 
 /* connections to exports; more may be in their handshake, so that there is room to say which
  * members are dead */
@@ -77,9 +79,9 @@ void nbd_fence_leave(struct nbd_fenced *c, bool goodbye)
  * the caller's own, NULL if it has none.  False: the caller's own is stale, or another has not left
  * in time.
  *
- * [I] A connection is in the list with its `who` before it looks whether it is stale.  A newer one
- * is admitted before it looks for stale ones.  So one of the two sees the other.  Older connections
- * wait for none that is newer, so these waits end.
+ * [I] A connection is in the list with its `who` before it looks whether it is stale.  A newer
+ * connection is admitted before it looks for stale ones.  So one of the two sees the other.  No
+ * connection waits for a newer one, so these waits end.
  */
 static bool end_stale(struct nbd_export *e, const struct nbd_fenced *self)
 {
@@ -107,7 +109,7 @@ static bool end_stale(struct nbd_export *e, const struct nbd_fenced *self)
         return ok;
 }
 
-/* Once the connections that this one replaces have left. */
+/* Called when the connections that this one replaces have left. */
 static bool too_many(void)
 {
         pthread_mutex_lock(&lock);
@@ -167,7 +169,8 @@ static bool same_member(const struct nbd_fenced *a, const struct nbd_fenced *b)
         return a->e == b->e && a->who.member == b->who.member;
 }
 
-/* With the lock: the first of its member's connections, none of which has said that it stays. */
+/* With the lock: true for the first connection of a member, if no connection of that member has
+ * said that it stays. */
 static bool is_waited_for(const struct nbd_fenced *c)
 {
         const struct nbd_fenced *o = connections;

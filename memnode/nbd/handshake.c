@@ -7,9 +7,10 @@
  * to a complete option.
  */
 #include <stdio.h>
-#include "nbd/nbd.h"
+#include "nbd/handshake.h"
+#include "nbd/proto.h"
 
-/* a client needs a handful; one that tries many names is not wanted */
+/* a client needs a handful; a client that guesses names is not wanted */
 #define OPTIONS_MAX 256
 
 static void broken(struct nbd_handshake *h, const char *why)

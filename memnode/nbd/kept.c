@@ -1,12 +1,13 @@
 /*
- * Leases that outlive memnode (memnode/resume.h): those of members are taken from the file before
- * the first client comes, and go there after the last one has gone.  Leases that other NBD clients
- * made, and named exports, last as long as memnode.
+ * Leases that outlive memnode (memnode/resume.h): leases of members are taken from the file before
+ * the first client comes, and go there after the last client has gone.  Leases that other NBD
+ * clients made, and named exports, last as long as memnode.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "memnode.h"
+#include <string.h>
+#include "nbd/kept.h"
 #include "nbd/lease.h"
 
 _Static_assert(RESUME_DIGITS == NBD_LEASE_HEX, "the file has secrets as names have them");

@@ -4,12 +4,14 @@
 #ifndef MEMNODE_NBD_LEASE_H
 #define MEMNODE_NBD_LEASE_H
 
-#include "nbd/nbd.h"
+#include <pthread.h>
+#include "memnode/members.h"
+#include "memnode/nbd/export.h"
 
 #define LEASE_MARK      8                       /* digits of a lease's name that the log may show */
 
 struct lease {
-        /* first: an nbd_export that is no named one is a lease */
+        /* first: each nbd_export without a name in the settings is a lease */
         struct nbd_export e;
         char hex[NBD_LEASE_HEX];
         uint64_t incarnation;                   /* 0: of a client without members */
@@ -28,7 +30,7 @@ extern struct lease *nbd_leases;                /* guarded by it */
 
 /* Account and memory for an export: 0, or an error with a sentence. */
 uint32_t nbd_export_take(struct nbd_export *e, const char *owner, const char **text);
-/* Nobody uses the lease: its grace time begins.  With the lock. */
+/* The lease has no user any more: its grace time begins.  With the lock. */
 void nbd_lease_let_go(struct lease *l);
 
 #endif

@@ -1,6 +1,15 @@
 /*
- * NBD's listening sockets: addresses, paths, and a thread for each socket that passes new
- * connections to serve.c.
+ * The NBD server, from its listening sockets on: addresses, paths, and a thread for each socket
+ * that passes new connections to serve.c.  Its other parts:
+ *
+ *   serve.c      a thread for each connection
+ *   fence.c      the list of connections, and the end of those that others replace
+ *   handshake.c  the protocol before the first command: a state machine on bytes, without sockets
+ *   export.c     named exports and leases: which client uses which memory
+ *   kept.c       leases that outlive memnode
+ *   name.c       the names of leases
+ *   transmit.c   the commands
+ *   thread.c     how threads are made
  */
 #include <errno.h>
 #include <netdb.h>
@@ -15,7 +24,12 @@
 #include "common/hostport.h"
 #include "common/stale.h"
 #include "memnode.h"
-#include "nbd/nbd.h"
+#include "nbd/export.h"
+#include "nbd/kept.h"
+#include "nbd/proto.h"
+#include "nbd/serve.h"
+#include "nbd/thread.h"
+#include "server.h"
 
 #define LISTENERS_MAX   32
 #define BACKLOG         128
@@ -44,7 +58,7 @@ static void set(int fd, int level, int option, int value)
 
 /* ---- Accepting ---- */
 
-void nbd_begin(void)
+static void begin(void)
 {
         nbd_begin_grace();
         pthread_mutex_lock(&lock);
@@ -260,9 +274,12 @@ static int listen_unix(const char *url, char *why, size_t n)
         return add_listener(fd, &a, why, n);
 }
 
-int nbd_listen(const char *url, bool is_unix, char *why, size_t n)
+static int listen_at(const char *url, char *why, size_t n)
 {
+        bool is_unix = strncmp(url, "nbd+unix:", 9) == 0;
         int err = nbd_exports_open(why, n);
+
+        url = strstr(url, "://") + 3;
         if (err)
                 return err;
         return is_unix ? listen_unix(url, why, n) : listen_tcp(url, why, n);
@@ -285,10 +302,20 @@ static void stop_listening(void)
         nlisteners = 0;
 }
 
-bool nbd_stop(unsigned timeout_ms)
+static bool stop(unsigned timeout_ms)
 {
         nbd_refuse();
         stop_listening();
         nbd_exports_close();            /* no lease ends any more for want of users */
         return nbd_end_connections(timeout_ms);
 }
+
+const struct server nbd_server = {
+        .take_over = nbd_take_over,
+        .listen = listen_at,
+        .begin = begin,
+        .drain = nbd_drain,
+        .waits = nbd_waits,
+        .stop = stop,
+        .kept = nbd_kept,
+};

@@ -3,7 +3,9 @@
  * alone.
  */
 #include <errno.h>
-#include "nbd/nbd.h"
+#include <string.h>
+#include "members.h"
+#include "nbd/name.h"
 
 #define PAGE    4096u
 

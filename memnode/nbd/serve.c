@@ -14,7 +14,14 @@
 #include <unistd.h>
 #include "common/clock.h"
 #include "memnode.h"
-#include "nbd/nbd.h"
+#include "nbd/export.h"
+#include "nbd/fence.h"
+#include "nbd/handshake.h"
+#include "nbd/kept.h"
+#include "nbd/proto.h"
+#include "nbd/serve.h"
+#include "nbd/thread.h"
+#include "nbd/transmit.h"
 #include "nodeproto.h"
 
 /* a client that has not asked for an export by then is disconnected */
@@ -311,7 +318,8 @@ static void say_waits(const struct nbd_fenced *at)
         warnx_("draining: NBD client %s has not moved away yet", c->peer);
 }
 
-/* Who just lost its connection comes first: when it is back, it is in the other count. */
+/* Clients that just lost their connection are counted first: a client that comes back meanwhile is
+ * in the other count. */
 unsigned nbd_waits(bool say)
 {
         unsigned gone = nbd_export_just_gone();

@@ -2,7 +2,7 @@
  * Threads of the NBD server.
  */
 #include <signal.h>
-#include "nbd/nbd.h"
+#include "nbd/thread.h"
 
 #define STACK (128u << 10)
 

@@ -22,8 +22,11 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <time.h>
+#include "account.h"
 #include "memnode.h"
-#include "nbd/nbd.h"
+#include "nbd/export.h"
+#include "nbd/proto.h"
+#include "nbd/transmit.h"
 #include "nodeproto.h"
 
 #define PAGE            4096ul

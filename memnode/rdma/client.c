@@ -7,13 +7,17 @@
  * as memnode runs.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include "common/secret.h"
 #include "common/size.h"
+#include "account.h"
+#include "memnode.h"
 #include "pool.h"
-#include "rdma/rdma.h"
+#include "rdma/client.h"
+#include "rdma/connection.h"
 
 struct client *clients;
 static unsigned nclients;

@@ -4,10 +4,17 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/clock.h"
-#include "rdma/rdma.h"
+#include "memnode.h"
+#include "rdma/client.h"
+#include "rdma/connect.h"
+#include "rdma/connection.h"
+#include "rdma/control.h"
+#include "rdma/device.h"
+#include "rdma/parse.h"
 
 /* 4.096 us * 2^14 = 67 ms; with six retries a dead machine is noticed in half a second */
 #define ACK_TIMEOUT 14
@@ -66,7 +73,7 @@ static bool has_control(const struct client *cl, const struct node_private *p)
         return false;
 }
 
-/* Whether nothing newer of this member was here: 0, or why it is refused. */
+/* 0 if no newer connection of this member was here; else why it is refused. */
 static int admit_member(struct client *cl, const struct node_private *p, char *why, size_t n)
 {
         if (members_is_cut(&cl->members, p->member)) {
@@ -255,7 +262,7 @@ void connections_tick(uint64_t now)
 void connection_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status,
                       const struct rdma_conn_param *param)
 {
-        /* NULL: a listening id, or one that just came from it */
+        /* NULL: a listening id, or an id that just came from it */
         struct connection *c = id->context;
         char why[96];
 

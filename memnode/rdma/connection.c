@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "common/clock.h"
-#include "rdma/rdma.h"
+#include "memnode.h"
+#include "rdma/connection.h"
 
 bool rdma_ending, rdma_draining;
 struct rdma_counts rdma_counts;

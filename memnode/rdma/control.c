@@ -7,13 +7,19 @@
  * machine or link is dead does not.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "common/clock.h"
 #include "common/secret.h"
+#include "account.h"
+#include "memnode.h"
 #include "pool.h"
-#include "rdma/rdma.h"
+#include "rdma/client.h"
+#include "rdma/connection.h"
+#include "rdma/control.h"
+#include "rdma/parse.h"
 
 #define BUFFERS ((RECEIVES + SENDS) * NODE_MESSAGE_MAX)
 enum { PROBE_WR = RECEIVES + SENDS };   /* wr_id: number of the buffer, or this */
@@ -148,7 +154,7 @@ bool control_goodbye(struct connection *c)
         return (!m || send_message(c, m)) && close_soon(c);
 }
 
-/* A message that nobody asked for. */
+/* Asks the client to move away.  Like GOODBYE, the message answers no request. */
 static bool say_drain(struct connection *c)
 {
         struct node_plain *m = compose(c, NODE_DRAIN, sizeof(*m));

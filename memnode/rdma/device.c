@@ -6,7 +6,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include "rdma/rdma.h"
+#include "common/message.h"
+#include "rdma/device.h"
 
 static struct device *devices[DEVICES_MAX];
 

@@ -1,15 +1,20 @@
 /*
- * Clients that outlive memnode (memnode/resume.h): taken from the file before the first one comes,
- * and put by for it after the last one has gone.
+ * Clients that outlive memnode (memnode/resume.h): taken from the file before the first client
+ * comes, and put by for the file after the last client has gone.
  *
- * A client is kept as long as a member of it may be back: one whose connection ended although it
- * had not moved away (members_await).
+ * A client is kept as long as a member of it may come back: a member that had not moved away when
+ * its connection ended (members_await).
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/clock.h"
-#include "rdma/rdma.h"
+#include "common/message.h"
+#include "account.h"
+#include "rdma/client.h"
+#include "rdma/connection.h"
+#include "rdma/kept.h"
 
 _Static_assert(RESUME_DIGITS == 2 * NODE_SECRET, "a byte of the secret is two digits");
 _Static_assert(RESUME_NAME == NODE_NAME_MAX && RESUME_PIECES >= LEASES_MAX, "the file has room");
@@ -47,7 +52,7 @@ static int take_piece(struct client *cl, struct resume_piece *p, char *why, size
         return 0;
 }
 
-int rdma_server_take_over(struct resume_lease *from, char *why, size_t n)
+int rdma_take_over(struct resume_lease *from, char *why, size_t n)
 {
         struct client *cl = clients;
         int err = 0;
@@ -138,7 +143,7 @@ static int add(struct resume_list *list, const struct client *cl)
         return err;
 }
 
-int rdma_server_kept(struct resume_list *list)
+int rdma_kept(struct resume_list *list)
 {
         int err = 0;
 

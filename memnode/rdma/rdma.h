@@ -14,8 +14,7 @@
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
 #include "memnode/members.h"
-#include "memnode.h"
-#include "rdma/message.h"
+#include "nodeproto.h"
 
 #define DEVICES_MAX     16
 #define CLIENTS_MAX     256
@@ -42,6 +41,8 @@ struct device {
         struct ibv_pd *pd;
         struct ibv_cq *idle;            /* of data connections, on which this side posts nothing */
 };
+
+struct lease { uint64_t slab; char *at; uint64_t bytes; struct ibv_mr *mr; struct lease *next; };
 
 struct client {
         uint64_t id;                    /* random, never 0 */
@@ -97,88 +98,9 @@ struct connection {
 
 extern bool rdma_ending;                /* no new clients */
 extern bool rdma_draining;              /* nor leases: clients are asked to move away */
-extern struct connection *connections;
-extern struct client *clients;
 
 /* For the statistics, which another thread reads: relaxed, no order is needed. */
 struct rdma_counts { atomic_uint clients, gone, control, data, leases, refused, waits; };
 extern struct rdma_counts rdma_counts;
-
-/* device.c: the device of a context, made known on first use; NULL with a warning. */
-struct device *device_get(struct ibv_context *verbs);
-struct device *device_at(unsigned i);   /* NULL after the last */
-void device_close_all(void);
-
-/* connection.c */
-/* From an accepted request on, it is in the list and counted. */
-void connection_add(struct connection *c);
-/* Frees what control_setup() and rdma_create_qp() made; any part may be missing. */
-void connection_release(struct connection *c);
-/* Ends a connection, for good and at once; its client is not touched.  A function called from a
- * loop over the connections may end any connection: its memory stays and its `next` stays valid
- * until connections_reap(), which the thread calls where it holds no pointer to a connection. */
-void connection_end(struct connection *c);
-void connections_reap(void);
-/* The connection broke: as connection_end(), and if it was the last control connection of its
- * client, the client is gone from now on. */
-void connection_lost(struct connection *c, const char *why);
-/* All data connections of a client, or of one member of it. */
-void connection_end_data(const struct client *cl);
-void connection_end_member(const struct client *cl, uint64_t member);
-/* All connections of members that were cut, except `self`.  When it returns, no network card takes
- * anything more from them. */
-void connection_end_cut(struct client *cl, const struct connection *self);
-/* The client has ended: its control connections belong to no client, and end once all messages sent
- * have arrived. */
-void connection_disown(const struct client *cl);
-
-/* connect.c */
-void connection_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status,
-                      const struct rdma_conn_param *param);
-/* The clock of all control connections. */
-void connections_tick(uint64_t now);
-
-/* control.c: messages on control connections.  A function that may end the connection returns
- * whether it still exists. */
-/* before accept: queue pair, buffers, receives.  0 or -errno */
-int control_setup(struct connection *c);
-void control_completions(struct device *d);     /* the device's channel has something */
-bool control_tick(struct connection *c, uint64_t now);
-bool control_goodbye(struct connection *c);     /* memnode ends */
-/* Draining waits for its member. */
-bool control_waits(const struct connection *c);
-/* ends a connection that is closing, if all messages sent have arrived */
-bool control_close(struct connection *c);
-
-/* client.c */
-struct lease { uint64_t slab; char *at; uint64_t bytes; struct ibv_mr *mr; struct lease *next; };
-
-struct client *client_new(struct device *d, const char *name, char *why, size_t n,
-                          enum node_error *error);
-struct client *client_find(uint64_t id, const uint8_t secret[NODE_SECRET]);     /* NULL */
-/* Ends its data connections and registrations and gives its memory back, in this order.  Its
- * control connections then belong to no client. */
-void client_end(struct client *cl);
-void client_tick(uint64_t now);         /* ends clients that have been gone for too long */
-/* A client that was taken over has come through this device: registers its leases there.  False: it
- * cannot be done now, with a warning. */
-bool client_attach(struct client *cl, struct device *d);
-/* 0 or enum node_error */
-int client_find_slab(const struct client *cl, uint64_t slab, struct node_grant *g, char *why,
-                     size_t n);
-int client_lease(struct client *cl, uint64_t bytes, struct node_grant *g, char *why, size_t n);
-int client_release(struct client *cl, uint64_t slab, char *why, size_t n);
-/* Makes a client whose id, secret, leases and members the caller fills in, and has no connections,
- * device or registrations; NULL with why. */
-struct client *client_taken_over(const char *name, char *why, size_t n);
-/* Its connections are ended and its registrations gone, but it keeps its leases and is in no list:
- * for kept.c.  False: a registration cannot be ended. */
-bool client_detach(struct client *cl);
-
-/* kept.c: clients that outlive memnode */
-void clients_begin_grace(void);         /* of those that were taken over */
-/* memnode ends, with --resume: ends the connections of clients that will be back, without a word,
- * and puts them by for rdma_server_kept(). */
-void clients_keep(void);
 
 #endif

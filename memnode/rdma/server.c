@@ -15,23 +15,30 @@
 #include "check.h"
 #include "common/clock.h"
 #include "common/hostport.h"
+#include "memnode.h"
 #include "pool.h"
-#include "rdma/rdma.h"
+#include "rdma/client.h"
+#include "rdma/connect.h"
+#include "rdma/connection.h"
+#include "rdma/control.h"
+#include "rdma/device.h"
+#include "rdma/kept.h"
+#include "server.h"
 
 #define LISTEN_MAX 16
 #define BACKLOG    128
 #define TICK_MS    250          /* how often the clock is read while a client is connected */
 
-/* rdma_server_listen() makes these before the thread starts; from then on only the thread uses
+/* listen_at() makes these before the thread starts; from then on only the thread uses
  * them.  The main thread adds to listeners[] until memnode is announced, and the thread does not
- * read it before rdma_server_stop(). */
+ * read it before stop(). */
 static struct rdma_event_channel *channel;
 static struct rdma_cm_id *listeners[LISTEN_MAX];
 static unsigned nlisteners;
 static int begin_fd = -1;               /* eventfd: clients are admitted from here on */
 static int stop_fd = -1;                /* eventfd: the end; orders stop_ms before its read */
 static int drain_fd = -1;               /* eventfd: draining begins */
-/* The thread is to name those that it waits for.  Relaxed: it publishes nothing. */
+/* The thread is to name the clients that it waits for.  Relaxed: it publishes nothing. */
 static atomic_bool say_waits;
 static unsigned stop_ms;
 static pthread_t thread;
@@ -274,11 +281,12 @@ static int bind_and_listen(struct rdma_cm_id *id, struct sockaddr *sa, char *why
         return err;
 }
 
-int rdma_server_listen(const char *url, char *why, size_t n)
+static int listen_at(const char *url, char *why, size_t n)
 {
         struct hostport hp;
         struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *found;
 
+        url += strlen("rdma://");
         int err = parse_address(url, &hp, why, n);
         if (err)
                 return err;
@@ -314,7 +322,7 @@ int rdma_server_listen(const char *url, char *why, size_t n)
         return 0;
 }
 
-void rdma_server_begin(void)
+static void begin(void)
 {
         uint64_t one = 1;
 
@@ -322,7 +330,7 @@ void rdma_server_begin(void)
                 warnx_("RDMA: clients are not admitted: %s: restart memnode", strerror(errno));
 }
 
-void rdma_server_drain(void)
+static void drain(void)
 {
         uint64_t one = 1;
 
@@ -334,14 +342,14 @@ void rdma_server_drain(void)
                 atomic_store_explicit(&rdma_counts.waits, 0, memory_order_relaxed);
 }
 
-unsigned rdma_server_waits(bool say)
+static unsigned waits(bool say)
 {
         if (say)
                 atomic_store_explicit(&say_waits, true, memory_order_relaxed);
         return atomic_load_explicit(&rdma_counts.waits, memory_order_relaxed);
 }
 
-bool rdma_server_stop(unsigned timeout_ms)
+static bool stop(unsigned timeout_ms)
 {
         struct timespec until;
         uint64_t one = 1;
@@ -365,7 +373,7 @@ bool rdma_server_stop(unsigned timeout_ms)
         return true;
 }
 
-void rdma_server_print(FILE *to)
+static void print(FILE *to)
 {
         fprintf(to,
                 "rdma clients %u, of them gone %u, leases %u, connections: control %u, data %u; "
@@ -373,3 +381,14 @@ void rdma_server_print(FILE *to)
                 rdma_counts.clients, rdma_counts.gone, rdma_counts.leases, rdma_counts.control,
                 rdma_counts.data, rdma_counts.refused);
 }
+
+const struct server rdma_server = {
+        .take_over = rdma_take_over,
+        .listen = listen_at,
+        .begin = begin,
+        .drain = drain,
+        .waits = waits,
+        .stop = stop,
+        .kept = rdma_kept,
+        .print = print,
+};

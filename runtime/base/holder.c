@@ -1,5 +1,5 @@
 /*
- * See holder.h.
+ * Finds the process that holds a lock, in the kernel's list of locks.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * See map_unit.h.
+ * The size of the pages of a mapping, from the file system or the dax device.
  */
 #include <linux/magic.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * See outfile.h.
+ * Writes a file under a name of its own, then renames it.
  */
 #include <errno.h>
 #include <fcntl.h>

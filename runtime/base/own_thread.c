@@ -1,5 +1,5 @@
 /*
- * See own_thread.h.
+ * Makes vmrun's own threads: with signals blocked, and with the CPUs of main().
  */
 #include <errno.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 /*
- * See ticker.h.
+ * A thread that sleeps until its next turn, and how it rests over a fork.
  */
 #include <time.h>
 #include "base/own_thread.h"

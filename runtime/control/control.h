@@ -1,10 +1,10 @@
 /*
  * The control socket, by which vmctl(1) asks a running vmrun for its statistics and changes its
- * settings.  protocol.h has what is said; vmctl(1) says it in words.
+ * settings.  protocol.h has the protocol; vmctl(1) describes it.
  *
  * A thread of its own listens and answers (server.c).  It takes no signals and no lock of the fault
- * path.  Each process has a socket of its own; after execve the next program listens on that of the
- * one before.
+ * path.  Each process has a socket of its own; after execve the next program listens on the socket
+ * of the program before.
  */
 #ifndef VMRUN_CONTROL_H
 #define VMRUN_CONTROL_H

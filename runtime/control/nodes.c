@@ -1,5 +1,5 @@
 /*
- * The nodes, for vmctl: their state, and one more.
+ * The nodes, for vmctl: prints their state, and adds a node.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -9,10 +9,13 @@
 #include "common/clock.h"
 #include "common/json.h"
 #include "common/size.h"
-#include "control/request.h"
+#include "control/nodes.h"
 #include "far/far.h"
 #include "far/leave.h"
-#include "settings/settings.h"
+#include "settings/absolute.h"
+#include "settings/node_draft.h"
+#include "stats/formats.h"
+#include "stats/report.h"
 
 /* What the statistics say of node i. */
 static const struct stats_item *item(const struct stats *s, unsigned i, const char *what)
@@ -77,7 +80,7 @@ static bool is_gone(const struct far_node *n)
                atomic_load_explicit(&n->is_left, memory_order_relaxed);
 }
 
-/* What it lacks matters as long as it may get it. */
+/* How many pages the node lacks, if it may still get them. */
 static const char *lacking_text(const struct far_node *n, const struct counts *of, char to[32])
 {
         return is_gone(n) || n->driver->kind != SLAB_REMOTE

@@ -1,5 +1,5 @@
 /*
- * See place.h.
+ * Finds or makes the folder of control sockets, and names the sockets in it.
  */
 #include <errno.h>
 #include <fcntl.h>

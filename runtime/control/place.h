@@ -18,8 +18,8 @@ unsigned place_list(char dir[PLACES][PATH_MAX]);
 #define PLACE_WHY 256
 int place_open(char why[PLACE_WHY]);
 
-/* The name of a process's socket.  In another PID namespace another process may have the same
- * number: turn counts up from 0. */
+/* The name of a process's socket.  turn: 0, or more if a process of another PID namespace has that
+ * number and name already. */
 #define PLACE_NAME 32
 const char *place_name(char name[PLACE_NAME], int pid, unsigned turn);
 

@@ -1,5 +1,5 @@
 /*
- * See protocol.h.
+ * Reads and checks the lines of requests and of answers.
  */
 #include <errno.h>
 #include <stdio.h>

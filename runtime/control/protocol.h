@@ -1,9 +1,9 @@
 /*
- * What vmrun and vmctl say to each other; the section PROTOCOL of vmctl(1) has it in words.
+ * The protocol of vmrun and vmctl; the section PROTOCOL of vmctl(1) describes it.
  *
  * A request is a line of text: a verb, for some a form, and for some an argument, which may have
- * blanks.  The answer is a line, "ok N" or "error N", and N bytes: what was asked for, or one
- * sentence that says why not.  Requests of a connection are answered one after the other.
+ * blanks.  The answer is a line, "ok N" or "error N", and N bytes: the result, or a sentence with
+ * the reason.  Requests of a connection are answered one after the other.
  *
  * Pure functions of bytes that may be anything.
  */
@@ -32,7 +32,7 @@ struct request {
 /* Takes a line apart, in place.  0, or -EINVAL with why. */
 int request_parse(char *line, struct request *r, char why[REQUEST_WHY]);
 
-/* What has come of a connection and was not used yet. */
+/* Bytes that have come over a connection and were not used yet. */
 struct inbox { char text[REQUEST_MOST]; size_t have; };
 /* The first line, ended by a NUL instead of its newline; NULL: it is not whole yet.  -EMSGSIZE in
  * *err: it is too long; -EINVAL: it has a NUL; else 0. */

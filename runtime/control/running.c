@@ -11,8 +11,9 @@
 #include "base/message.h"
 #include "base/options.h"
 #include "common/json.h"
-#include "control/request.h"
+#include "control/running.h"
 #include "settings/settings.h"
+#include "stats/interval.h"
 #include "vm/vm.h"
 
 static void store(_Atomic uint32_t *word, uint32_t v)

@@ -1,12 +1,12 @@
 /*
- * See control.h: the socket, and the thread that answers.
+ * The control socket, and the thread that answers.
  *
  * The thread sleeps in poll(2).  It works under `lock`, which a fork holds meanwhile; `held` has it
  * leave the lock alone, so that a client that asks all the time cannot keep a fork waiting.
  *
- * Only this user and root can connect, so what is defended against is accidents: lines are bounded,
- * a client that does not read its answer or does not end its line is dropped, and when all places
- * are taken the one that was silent longest is.
+ * Only this user and root can connect, so the server only guards against accidents: lines are
+ * bounded, and a client that does not read its answer or does not end its line is dropped.  When
+ * all places are taken, the client is dropped that was silent longest.
  *
  * The thread has a working directory of its own (CLONE_FS): the folder of sockets.  So the path
  * that it binds to is short, and does not depend on the program's directory or root.
@@ -37,7 +37,7 @@
 #include "common/clock.h"
 #include "common/stale.h"
 #include "control/control.h"
-#include "control/request.h"
+#include "control/session.h"
 
 #define CLIENTS     16
 #define PATIENCE_MS 5000                /* for the rest of a line, and for a client that reads */
@@ -83,7 +83,7 @@ static void drop(struct client *c)
         c->fd = -1;
 }
 
-/* A place for one more: an empty one, or that of the client that was silent longest. */
+/* A place for a new client: an empty one, or that of the client that was silent longest. */
 static struct client *place(void)
 {
         struct client *best = &clients[0];
@@ -180,7 +180,7 @@ static bool receive_some(struct client *c)
         return n > 0;
 }
 
-/* One request at a time: the next when its answer was taken. */
+/* One request at a time: the next one when the client has taken the answer. */
 static bool serve(struct client *c, short events)
 {
         int err;

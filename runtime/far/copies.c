@@ -3,7 +3,7 @@
  */
 #include <stdatomic.h>
 #include "far/copies.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 
 static _Atomic uint64_t *good_word(const struct copies *c, uint64_t slot, unsigned k)
 {

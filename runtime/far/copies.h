@@ -40,7 +40,7 @@
 #include <stdint.h>
 #include "far/far.h"
 
-/* The tree's memory (include/tree.h), and the number of this process in it. */
+/* The tree's memory (include/allocator.h), and the number of this process in it. */
 struct copies {
         char *units;
         uint32_t self;

@@ -21,7 +21,7 @@
 #include <stdio.h>
 #include "base/options.h"
 #include "far/sum.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 #include "vm/thread.h"
 
 #define FAR_WHY 256

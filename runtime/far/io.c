@@ -24,7 +24,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include <window.h>
+#include <guest_ram.h>
 #include <x86intrin.h>
 #include "abi_control.h"
 #include "base/message.h"

@@ -15,7 +15,8 @@
 #include "far/slabs.h"
 #include "far/timing.h"
 #include "far/window.h"
-#include "vm/vm.h"
+#include "vm/kvm.h"
+#include "vm/vcpu.h"
 
 /* of each step of TREE_WINDOW that is mapped in the VM: see map_unit() */
 static uint64_t map_gpa[16];

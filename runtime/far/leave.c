@@ -2,7 +2,7 @@
  * See leave.h.
  */
 #include <stdatomic.h>
-#include <window.h>
+#include <guest_ram.h>
 #include "abi_control.h"
 #include "base/message.h"
 #include "common/clock.h"
@@ -10,7 +10,7 @@
 #include "far/leave.h"
 #include "far/repair.h"
 #include "far/request.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 #include "vm/vm.h"
 
 static _Atomic bool some;               /* far_asked() was called; relaxed: a hint */

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/options.h"
-#include "common/histogram.h"
+#include "common/buckets.h"
 #include "far/far.h"
 
 struct meter { uint64_t bucket[HIST_BUCKETS], ticks; };

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <window.h>
+#include <guest_ram.h>
 #include "abi_control.h"
 #include "base/message.h"
 #include "base/options.h"
@@ -15,7 +15,7 @@
 #include "far/tree.h"
 #include "far/walk.h"
 #include "far/whole.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 #include "vm/vm.h"
 
 #define IDLE_MS  500                    /* between two steps without a pass */

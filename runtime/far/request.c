@@ -19,7 +19,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <window.h>
+#include <guest_ram.h>
 #include <x86intrin.h>
 #include "abi_control.h"
 #include "base/message.h"
@@ -32,7 +32,7 @@
 #include "far/request.h"
 #include "far/sums.h"
 #include "far/wait.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 #include "pager/notices.h"
 #include "vm/vm.h"
 

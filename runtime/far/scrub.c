@@ -3,7 +3,7 @@
  */
 #include <errno.h>
 #include <stdatomic.h>
-#include <window.h>
+#include <guest_ram.h>
 #include "abi_control.h"
 #include "base/message.h"
 #include "common/clock.h"
@@ -13,7 +13,7 @@
 #include "far/request.h"
 #include "far/scrub.h"
 #include "far/walk.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 #include "pager/pte.h"
 #include "vm/vm.h"
 

@@ -11,7 +11,7 @@
 #include "far/io.h"
 #include "far/placement.h"
 #include "far/slabs.h"
-#include "vm/vm.h"
+#include "vm/kvm.h"
 
 /* With seq.lock held.  The next program has the node, too. */
 static int slabs_append(struct far_node *n, char why[FAR_WHY])

@@ -1,7 +1,7 @@
 /*
  * The allocator of a process tree, the host's part: the memory file that all vmrun processes of a
- * tree have open, which processes are alive, and slots that several processes hold.  include/tree.h
- * has the part that kern sees; docs/architecture.md the protocol.
+ * tree have open, which processes are alive, and slots that several processes hold.
+ * include/allocator.h has the part that kern sees; docs/architecture.md the protocol.
  *
  * Functions return 0 or -errno.  Those that end in _locked are called between tree_lock() and
  * tree_unlock().
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include "base/options.h"
 #include "far/far.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 
 /* A slab, with the data that all processes of the tree share. */
 struct tree_place {
@@ -75,8 +75,8 @@ struct tree_head {
 #define PIECES     (PAGE_SIZE / PIECE_SIZE)
 struct slot_pieces { _Atomic uint32_t sum[PIECES]; };
 
-/* The file: head, units (include/tree.h), then the holder bits: of each slab, of each process, a
- * bit a slot; then the pieces: of each slab, of each slot.  Its length follows from the number of
+/* The file: head, units (include/allocator.h), then the holder bits: of each slab, of each process,
+ * a bit a slot; then the pieces: of each slab, of each slot.  Its length follows from the number of
  * slabs, since limits of file size and of address space (ulimit -f, -v) also count holes. */
 #define TREE_HEAD_SIZE   (2ull << 20)
 #define SLAB_BITS_SIZE   ((uint64_t)TREE_PROCESSES * SLAB_PAGES / 8)

@@ -3,7 +3,7 @@
  */
 #include <stdatomic.h>
 #include <unistd.h>
-#include <window.h>
+#include <guest_ram.h>
 #include "abi_control.h"
 #include "base/options.h"
 #include "far/wait.h"

@@ -2,10 +2,10 @@
  * See walk.h.
  */
 #include <stdatomic.h>
-#include <window.h>
+#include <guest_ram.h>
 #include "abi_control.h"
 #include "far/walk.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 #include "vm/vm.h"
 
 #define BURST_MS 20                     /* of the rate, at most, after a pause */

@@ -2,14 +2,14 @@
  * See whole.h.
  */
 #include <stdatomic.h>
-#include <window.h>
+#include <guest_ram.h>
 #include "abi_control.h"
 #include "base/message.h"
 #include "base/options.h"
 #include "far/copies.h"
 #include "far/far.h"
 #include "far/whole.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 #include "vm/vm.h"
 
 #define TREE_LOOK_MS 500

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 #include "far/window.h"
-#include "vm/vm.h"
+#include "vm/kvm.h"
 
 #define SLAB_ALIGN (2ull << 20)         /* nested page tables can then use 2 MiB entries */
 

@@ -139,8 +139,8 @@ static int read_ehdr(int fd, Elf64_Ehdr *eh, struct elf_info *out)
         return check_table(eh, (size_t)have, out);
 }
 
-/* A bss that begins within a page of the file is zeroed there by who loads the program: that page
- * must exist. */
+/* The loader of the program zeroes a bss that begins within a page of the file: that page must
+ * exist. */
 static bool bss_page_is_missing(const Elf64_Phdr *ph, uint64_t size)
 {
         uint64_t data_end = ph->p_offset + ph->p_filesz;

@@ -31,9 +31,9 @@ struct elf_info {
         /* Valid after an error too: the magic is right; this host's Linux runs no such file, but
          * another kind of host, or binfmt_misc, may. */
         bool is_elf, foreign;
-        /* 0, or why its segments cannot be mapped: -ENOMEM, or another error of what Linux does
-         * when the old program is gone already, so that it kills this one.  Then text says why, and
-         * the fields about segments mean nothing. */
+        /* 0, or why its segments cannot be mapped: -ENOMEM, or an error that Linux finds when the
+         * old program is gone already, so that it kills this program.  Then text says why, and the
+         * fields about segments mean nothing. */
         int unloadable;
         bool gnu_stack;                 /* has PT_GNU_STACK ... */
         bool exec_stack;                /* ... and it asks for an executable stack */

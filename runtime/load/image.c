@@ -3,8 +3,7 @@
  *
  * All addresses are chosen here, none by kern, so that the whole program with its interpreter,
  * stack and heap is normally one batch of operations (one upcall).  There is no address
- * randomisation: runs are repeatable, and the VM protects nothing from the program anyway (DESIGN:
- * trust model).
+ * randomisation: runs are repeatable, and the VM protects nothing from the program anyway.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +18,8 @@
 #include "load/auxv.h"
 #include "load/elf.h"
 #include "load/image.h"
+#include "load/script.h"
+#include "load/stack.h"
 #include "memory/gmem.h"
 #include "vm/thread.h"
 
@@ -170,8 +171,8 @@ static void plan_file(struct image *im, const struct placed *p)
         }
 }
 
-/* One that is linked to a fixed address replaces what the program has there: as on Linux, first all
- * is unmapped from its first segment on. */
+/* An interpreter that is linked to a fixed address replaces what the program has there: as on
+ * Linux, everything from its first segment on is unmapped first. */
 static void plan_interp(struct image *im, const struct placed *in)
 {
         if (in->elf.type == ET_EXEC)
@@ -180,8 +181,8 @@ static void plan_interp(struct image *im, const struct placed *in)
         plan_file(im, in);
 }
 
-/* Where segments share a page the later one gets it, as in Linux.  All bytes are zeroed after the
- * last operation: leave out those whose page a later operation replaces. */
+/* Where segments share a page the later segment gets it, as in Linux.  All tails are zeroed after
+ * the last operation, so tails whose page a later operation replaces are left out. */
 static void drop_replaced(struct image *im)
 {
         unsigned kept = 0;

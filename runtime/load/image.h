@@ -13,82 +13,17 @@
 #ifndef VMRUN_IMAGE_H
 #define VMRUN_IMAGE_H
 
-#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <sys/stat.h>
 #include "abi_control.h"
 #include "abi_exits.h"
+#include "load/script.h"
+#include "load/stack.h"
 
 struct thread;
 
 #define IMAGE_PIE_BASE 0x555555554000   /* two thirds of TASK_SIZE, as Linux's ELF_ET_DYN_BASE */
-#define IMAGE_AUX_MAX  24
-#define SCRIPTS_MAX    5                /* "#!" files in a row, as Linux; one more is ELOOP */
-#define SCRIPT_LINE    256              /* Linux looks at no more of a file */
-
-/* One sentence, with the file's name, for the user. */
-struct why { char text[PATH_MAX + 512]; };
-/* Writes the sentence and returns err. (script.c) */
-int refuse(struct why *why, int err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-
-/* ---- Which file runs (script.c) ---- */
-
-/* Finds a command as a shell does: name itself if it has a slash, else the first executable file of
- * that name in the directories of path (NULL: the system's default path).  0; -ENOENT (exit status
- * 127); -EACCES (126) if all files found are not executable. */
-int program_find(char out[PATH_MAX], const char *name, const char *path, struct why *why);
-
-/* An executable file, opened after the checks execve makes, at the end of its chain of "#!"
- * lines. */
-struct program {
-        int fd;                         /* close-on-exec, not one of vmrun's private fds */
-        struct stat st;
-        /* the path fd was opened by: path itself, or a name in line[] */
-        const char *file;
-        /* what the program gets: argv with the words of "#!" lines put in front; at least one */
-        char **argv;
-        char **argv_room;               /* the allocation argv points into */
-        char line[SCRIPTS_MAX][SCRIPT_LINE];
-};
-/* Which file: as execveat names it.  flags: AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW. */
-struct program_place { int dirfd; const char *path; int flags; };
-/* path: the file's name for the program and in messages, normally at->path.  path, argv and its
- * strings must stay valid while p is used.  0, or -errno and nothing to close. */
-int program_open(struct program *p, const struct program_place *at, const char *path,
-                 char *const argv[], struct why *why);
-void program_close(struct program *p);
-/* Only the checks and the open, for a file that `user` needs.  role: its purpose, for messages
- * ("loader"). */
-int program_open_file(const char *path, const char *role, const char *user, struct stat *st,
-                      struct why *why);
-
-/* ---- The first stack (stack.c) ---- */
-
-struct stack_input {
-        uint64_t top;                   /* page-aligned end of the stack */
-        uint64_t rlimit;                /* soft RLIMIT_STACK in bytes */
-        char *const *argv, *const *envp;
-        const char *execfn;
-        uint8_t random[16];
-        unsigned naux;                  /* without AT_NULL, which stack_build adds */
-        /* AT_RANDOM, AT_EXECFN, AT_PLATFORM: value filled in */
-        struct aux { uint64_t key, value; } aux[IMAGE_AUX_MAX];
-};
-struct stack_image {
-        uint8_t *bytes;                 /* the content of [sp, top) */
-        uint64_t sp, top;               /* sp: where argc is, 16-byte aligned */
-        uint64_t arg_start, arg_end, env_start, env_end;
-        unsigned naux;
-        /* as stored, with AT_NULL: the content of /proc/self/auxv */
-        struct aux aux[IMAGE_AUX_MAX + 1];
-};
-/* 0 (free bytes), -E2BIG as execve, -ENOMEM.  A pure function. */
-int stack_build(struct stack_image *s, const struct stack_input *in, struct why *why);
-
-/* ---- The image (image.c) ---- */
 
 struct image_config {
         uint64_t mmap_top, mmap_min;    /* as in struct control */
@@ -111,7 +46,7 @@ struct image {
         /* has a set-uid or set-gid bit, which vmrun does not honour */
         bool set_id;
         uint64_t start, end;            /* the main program's span, page-aligned */
-        /* what Linux counts as code and data: the executable segments, and all from the last one
+        /* Linux counts as code the executable segments, and as data all segments from the last one
          * on; */
         uint64_t code_start, code_end;
         uint64_t data_start, data_end;  /* the ends without bss */
@@ -148,7 +83,7 @@ struct image {
  * ..., ENOMEM if addresses are not available. */
 int image_open(struct image *im, const char *path, char *const argv[], char *const envp[],
                const struct image_config *c);
-/* The same for a program that is open.  im takes it over even if this fails.  path: as for
+/* image_open() for a program that is open.  im takes it over even if this fails.  path: as for
  * program_open. */
 int image_take(struct image *im, const char *path, struct program *p, char *const envp[],
                const struct image_config *c);
@@ -161,28 +96,5 @@ void image_close(struct image *im);
 
 /* vmrun's exit status for an error of program_find or image_open: as in shells 126, 127, or 125. */
 int image_exit_status(int err);
-
-/* A program's file must not be written to while the program runs.  The host kernel ensures that for
- * files it executes itself.  vmruns tell each other by a lock on a byte that no file has, which
- * lasts as long as a process has the file open as its program.  If the file system has no locks,
- * there is no protection. */
-static inline struct flock program_lock(short type)
-{
-        return (struct flock){
-                .l_type = type, .l_whence = SEEK_SET, .l_start = INT64_MAX - 1, .l_len = 1
-        };
-}
-
-static inline void program_mark_running(int fd)
-{
-        struct flock l = program_lock(F_RDLCK);
-        fcntl(fd, F_OFD_SETLK, &l);
-}
-
-static inline bool program_is_running(int fd)
-{
-        struct flock l = program_lock(F_WRLCK);
-        return fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK;
-}
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Which file runs: PATH search, the checks of execve, and "#!" lines (image.h).
+ * Which file runs: PATH search, the checks of execve, and "#!" lines (script.h).
  *
  * "#!" lines are read as Linux's fs/binfmt_script.c reads them.  A text file without one is
  * ENOEXEC, as for execve: running it by /bin/sh is the habit of shells and of execvp, not the
@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-#include "load/image.h"
+#include "load/script.h"
 
 int refuse(struct why *why, int err, const char *fmt, ...)
 {

@@ -1,5 +1,5 @@
 /*
- * The first stack: what a program finds at its first RSP (image.h; System V ABI for x86-64,
+ * The first stack: what a program finds at its first RSP (stack.h; System V ABI for x86-64,
  * "Process Initialization").
  *
  *   top - 8        0
@@ -16,7 +16,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "load/image.h"
+#include "layout.h"
+#include "load/script.h"
+#include "load/stack.h"
 
 #define STRING_MAX  131072    /* Linux's MAX_ARG_STRLEN, with the NUL */
 #define ARGS_LEAST  131072    /* Linux's ARG_MAX: allowed even if a quarter of the stack is less */

@@ -5,12 +5,12 @@
  * handler left all signals blocked, so nothing would wake it.  The check of sys_put_off and the
  * `syscall` instruction are separate instructions, and a signal may come between them.  So the
  * handler moves a RIP in [sys_enter_look, sys_enter_syscall] to sys_enter_put_off.  A RIP at
- * `syscall` itself may also mean that the kernel will restart an interrupted call.  Both cases are
- * the same: the call had no effect, and the program makes it again after its handler ran.  An
- * interrupted call that must not be repeated has RIP behind `syscall` and its result (EINTR, or a
- * short count) in RAX.
+ * `syscall` itself may also mean that the kernel will restart an interrupted call.  In both cases
+ * the call had no effect, and the program makes it again after its handler ran.  An interrupted
+ * call that must not be repeated has RIP behind `syscall` and its result (EINTR, or a short count)
+ * in RAX.
  */
-#include "marshal/sys.h"
+#include "marshal/call.h"
 
 long sys_own(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
 {

@@ -7,9 +7,13 @@
  * much of it is needed.
  */
 #include <fcntl.h>
+#include <string.h>
 #include "base/privfd.h"
+#include "marshal/call.h"
 #include "marshal/proc_path.h"
-#include "marshal/sys.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
 
 /* The size in bytes of argument i of a row. */
 static size_t arg_size(const struct sys_arg *d, const uint64_t a[6], const uint64_t h[6])
@@ -117,7 +121,7 @@ static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uin
         return P(p);
 }
 
-/* What deliver() needs to know from before the call. */
+/* What deliver() needs to know of the time before the call. */
 struct before {
         int32_t room[6];
         size_t reach[6];                /* no more than this is copied back */
@@ -181,7 +185,7 @@ static long collect(struct thread *t, const struct sys_row *row, const uint64_t 
         return 0;
 }
 
-/* The kernel may check for impossible addresses before all else. */
+/* The kernel may check for impossible addresses first. */
 static uint64_t for_kernel(uint64_t h, uint64_t a) { return h == P(sys_bad()) ? sys_bad_at(a) : h; }
 
 static void remember(const struct sys_row *row, const uint64_t a[6], const uint64_t h[6],

@@ -1,12 +1,17 @@
 /*
- * Iovecs: the program's list of buffers and a host shadow of the same shape, so that the kernel
- * sees the same number of pieces with the same lengths and alignment.
+ * Iovecs: the program's list of buffers and a host shadow of it, whose pieces have the number,
+ * lengths and alignment of the program's.
  */
+#include <errno.h>
 #include <linux/major.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include "marshal/sys.h"
+#include "marshal/call.h"
+#include "marshal/iov.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
 
 int sys_iov_read(struct thread *t, struct sys_iov *v, uint64_t addr, uint64_t n, void **kernel)
 {

@@ -19,7 +19,7 @@
 #include "abi_control.h"
 #include "base/privfd.h"
 #include "marshal/proc_path.h"
-#include "memory/files.h"
+#include "memory/files_read.h"
 #include "vm/stop.h"
 
 static char exe[PATH_MAX];

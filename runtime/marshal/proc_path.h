@@ -16,7 +16,7 @@ void procfs_set_exe(const char *path);
  * /proc/self/exe. */
 const char *procfs_follow(int dirfd, const char *path);
 
-/* The same for a call about a link itself: if the host has no such link, another link. */
+/* The path to use in a call about a link itself.  If the host has no such link, another link. */
 const char *procfs_itself(int dirfd, const char *path);
 
 /* The target of a link the program must not see: its length in buf (cut at n, no NUL), -ENOENT, or

@@ -8,9 +8,12 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include "base/privfd.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
 
 #define FIRST_CHUNK (256ul << 10)
 #define KEEP_CHUNK  (2 * SYS_CHUNK)
@@ -113,7 +116,7 @@ void *sys_scratch_edge(size_t reach, size_t n)
                 unmap_chunk(c);
                 return NULL;
         }
-        /* Behind the first, which still has room. */
+        /* Behind the first chunk, which still has room. */
         c->next = chunks ? chunks->next : NULL;
         *(chunks ? &chunks->next : &chunks) = c;
         return end - reach;
@@ -256,7 +259,7 @@ bool sys_no_fd_left(void)
         uint64_t soft = privfd_nofile_soft();
         long lowest;
 
-        /* The cheap check first, which settles most cases: the lowest free number is used first. */
+        /* The cheap check settles most cases: the kernel uses the lowest free number. */
         if (!soft || sys_own(__NR_fcntl, soft - 1, F_GETFD, 0, 0, 0, 0) < 0)
                 return !soft;
         lowest = sys_own(__NR_fcntl, soft - 1, F_DUPFD_CLOEXEC, 0, 0, 0, 0);

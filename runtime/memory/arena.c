@@ -19,7 +19,8 @@
 #include "base/host.h"
 #include "base/message.h"
 #include "memory/arena.h"
-#include "vm/vm.h"
+#include "vm/kvm.h"
+#include "vm/vcpu.h"
 
 #define SLOT_MIN (64ull << 20)
 #define FREE     FILE_NONE
@@ -72,7 +73,7 @@ static void merge_free(void)
         }
 }
 
-/* What is to be claimed: len bytes, at a multiple of unit. */
+/* A claim: len bytes, at a multiple of unit. */
 struct want { uint64_t len, unit; uint32_t owner; };
 
 /* First fit: low addresses first, so that the arena stays short and needs few slots.  -ENOSPC: no
@@ -95,7 +96,7 @@ static int claim(const struct want *w, uint64_t *start)
         return -ENOSPC;
 }
 
-/* Says once what is wrong: the program may try again and again.  Under lock. */
+/* Reports the first failure only: the program may try again and again.  Under lock. */
 static int reserve(void)
 {
         static bool said;
@@ -306,8 +307,8 @@ int arena_map_anonymous(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *g
         return err;
 }
 
-/* mremap with an old length of 0 maps the same object again: no descriptor is needed.  Linux allows
- * it for no file of huge pages, and kern asks for none. */
+/* mremap with an old length of 0 maps an object that is mapped already: no descriptor is needed.
+ * Linux allows it for no file of huge pages, and kern asks for none. */
 int arena_map_again(struct vm *vm, uint32_t owner, uint64_t from, uint64_t len, uint64_t *gpa)
 {
         uint64_t start;

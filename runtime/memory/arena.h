@@ -35,7 +35,8 @@ struct file_mapping {
  * when the arena or the memory slots are used up); then the caller must give the owner's pages
  * back. */
 int arena_map_fd(struct vm *vm, uint32_t owner, struct file_mapping *m);
-/* Same for memory that no file names (MAP_SHARED|MAP_ANONYMOUS). */
+/* Maps len bytes, shared, of memory that no file names (MAP_SHARED|MAP_ANONYMOUS).  Errors as
+ * arena_map_fd(). */
 int arena_map_anonymous(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *gpa);
 /* Maps again, at a free range, the object that is mapped at `from`, from there on: len bytes, whole
  * pages, which may extend beyond the old mapping.  Errors as above, and those of mremap. */

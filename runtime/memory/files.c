@@ -130,7 +130,7 @@ static bool same_description(int a, int b)
         return syscall(SYS_kcmp, self, self, KCMP_FILE, a, b) == 0;
 }
 
-/* The entry that may stand for fd as well, or FILE_NONE. */
+/* The entry that may stand for fd, too, or FILE_NONE. */
 static uint32_t find(const struct file *like, int fd)
 {
         for (uint32_t id = chain[hash_of(like->dev, like->ino)]; id; id = table[id].next) {
@@ -258,7 +258,7 @@ int files_map_private(struct file_mapping *m)
         err = probe(m, &want.no_exec);
         if (err)
                 return err;
-        /* The host would map what it shares, a socket's ring, which is not what read() returns. */
+        /* The host would map the socket's ring, which is not what read() returns. */
         if (want.endless && lseek(m->fd, 0, SEEK_CUR) < 0) {
                 info_("private mapping of what is no file, as a socket: not supported, the program "
                       "gets ENODEV");

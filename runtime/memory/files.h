@@ -36,27 +36,15 @@ void files_unmapped(uint32_t id, uint64_t pages);
 uint32_t files_next_shared(uint32_t id);
 /* The next id after `id` that is a private mapping of that file; FILE_NONE after the last. */
 uint32_t files_next_private(uint32_t id, dev_t dev, ino_t ino);
-/* Fills n frames from offset off on: see EXIT_FILE_READ.  frame numbers index the cache. */
-int64_t files_read(uint32_t id, uint64_t off, const uint32_t *frame, uint32_t n);
-/* Pages from off up to the end of the object. */
-int64_t files_pages_left(uint32_t id, uint64_t off);
-
-/* What /proc/PID/maps shows: path as the kernel writes it (" (deleted)" included), device and
- * inode.  0 or -EBADF. */
-int file_describe(uint32_t id, char *path, size_t n, dev_t *dev, ino_t *ino);
 
 /* How many ids are alive: 0 at the end, when nothing is mapped. */
 unsigned files_live(void);
 
-/* EXIT_FILE_MAP, EXIT_ANON_SHARED, EXIT_SHARED_AGAIN, EXIT_SHARED_UNMAP, EXIT_FILE_READ,
- * EXIT_FILE_REF, EXIT_SHARED_CHECK, EXIT_MINCORE */
+/* EXIT_FILE_MAP, EXIT_ANON_SHARED, EXIT_SHARED_AGAIN, EXIT_SHARED_UNMAP, EXIT_FILE_REF */
 int64_t files_exit_map(struct thread *t, struct exit_req *rq);
 int64_t files_exit_anon_shared(struct thread *t, struct exit_req *rq);
 int64_t files_exit_again(struct thread *t, struct exit_req *rq);
 int64_t files_exit_unmap(struct thread *t, struct exit_req *rq);
-int64_t files_exit_read(struct thread *t, struct exit_req *rq);
 int64_t files_exit_ref(struct thread *t, struct exit_req *rq);
-int64_t files_exit_shared_check(struct thread *t, struct exit_req *rq);
-int64_t files_exit_mincore(struct thread *t, struct exit_req *rq);
 
 #endif

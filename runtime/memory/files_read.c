@@ -10,15 +10,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 #include "base/message.h"
+#include "guest_ram.h"
 #include "memory/arena.h"
-#include "memory/files.h"
 #include "memory/files_entry.h"
-#include "vm/vm.h"
-#include "window.h"
+#include "memory/files_read.h"
+#include "vm/vcpu.h"
 
 #define READ_MAX 1024   /* pages at a time: more than kern asks for, and not above IOV_MAX */
 _Static_assert(READ_MAX <= IOV_MAX, "one preadv takes them all");
-
 
 /* One iovec for each run of neighbouring frames. */
 static int frames_iov(const uint32_t *frame, uint32_t n, struct iovec *iov)

@@ -7,10 +7,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 #include "base/walk.h"
+#include "guest_ram.h"
 #include "memory/arena.h"
 #include "memory/gmem.h"
 #include "pager/frame.h"
-#include "window.h"
 
 static bool is_program_address(uint64_t a)
 {

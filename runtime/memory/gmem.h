@@ -44,11 +44,11 @@ struct gmem_pins {
 long gmem_pin(struct thread *t, struct gmem_pins *p, uint64_t addr, size_t len, bool write);
 void gmem_unpin(struct thread *t, struct gmem_pins *p, size_t used);
 
-/* An aligned word for the host's futex.  Its host address stays the same until it is dropped: its
+/* An aligned word for the host's futex.  Its host address is constant until it is dropped: its
  * frame is pinned, or it lies in the MAP_SHARED arena, which other processes may see too. */
 struct gmem_word { uint32_t *host; uint32_t frame; };
 int gmem_word(struct thread *t, uint64_t addr, bool write, struct gmem_word *w);
-/* Same, but only if the page is resident: a word that a thread waits on is. */
+/* gmem_word() for a resident page only: a word that a thread waits on is resident. */
 bool gmem_word_here(struct thread *t, uint64_t addr, struct gmem_word *w);
 /* The byte at addr, or -1 if its page is not resident. */
 int gmem_peek(struct thread *t, uint64_t addr);

@@ -19,14 +19,15 @@
 #include "far/io.h"
 #include "far/rebuild.h"
 #include "far/scrub.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
 #include "process/alone.h"
 #include "process/service.h"
 #include "process/threads.h"
 #include "signal/signals.h"
-#include "stats/stats.h"
+#include "stats/interval.h"
 #include "vm/guides.h"
-#include "vm/vm.h"
+#include "vm/level.h"
+#include "vm/vcpu_setup.h"
 
 static uint64_t mask;                   /* the program's, and */
 static struct vcpu_kept **kept;         /* by number; there is one alone_begin() at a time */

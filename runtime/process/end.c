@@ -10,15 +10,14 @@
 #include "base/options.h"
 #include "control/control.h"
 #include "far/far.h"
-#include "marshal/sys.h"
+#include "marshal/scratch.h"
 #include "process/end.h"
 #include "process/service.h"
 #include "process/threads.h"
 #include "profile/profile.h"
 #include "replay/replay.h"
 #include "signal/signals.h"
-#include "stats/stats.h"
-#include "vm/vm.h"
+#include "stats/report.h"
 
 /* Leaks that were found; writes statistics and profile. */
 static int64_t last_reports(struct thread *t)

@@ -19,16 +19,16 @@
 #include "base/options.h"
 #include "base/privfd.h"
 #include "far/memfd.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
+#include "marshal/proc_path.h"
 #include "process/end.h"
 #include "process/exec.h"
 #include "process/service.h"
 #include "process/threads.h"
 #include "process/vfork.h"
-#include "procfs/procfs.h"
 #include "profile/profile.h"
 #include "signal/signals.h"
-#include "vm/vm.h"
+#include "vm/kvm.h"
 
 /* ---- the room ---- */
 
@@ -77,7 +77,7 @@ static bool only_unreadable(const struct program_place *at)
 
 /* ---- the way out ---- */
 
-/* This program ends, or a child of vfork stops using its parent's. */
+/* This program ends; or a child of vfork stops using its parent's program. */
 static void end(struct thread *t, bool goodbye)
 {
         if (t->vforked)
@@ -187,7 +187,7 @@ static long host_exec(struct thread *t, int dirfd, const char *path, char *const
                 threads_stop_for_good();
                 far_leaves(service_hold(STILL_MS));
         }
-        signals_end_kicks(t);           /* none will come: this vCPU is not in the program */
+        signals_end_kicks(t);           /* no kick will come: this vCPU is not in the program */
         long err = sys_own(__NR_execveat, (uint64_t)dirfd, P(path), P(argv), P(envp),
                            (uint64_t)flags, 0);
         signals_expect_kicks(t);

@@ -1,11 +1,11 @@
 /*
- * execve: the process continues with another program, in a new vmrun that has the same settings
+ * execve: the process continues with another program, in a new vmrun with the settings of this one
  * (handover.h).
  *
  * The caller fills an exec_room from the program's memory (syscalls/exec.c); all checks come before
- * the point of no return, by the same code that loads programs.  It also works in a process that
- * shares this address space (vfork): nothing in it has changed afterwards, except the room itself,
- * which the thread's next execve frees.
+ * the point of no return, by the code that loads programs.  It also works in a process that shares
+ * this address space (vfork): nothing in it has changed afterwards, except the room itself, which
+ * the thread's next execve frees.
  */
 #ifndef VMRUN_EXEC_H
 #define VMRUN_EXEC_H
@@ -49,8 +49,8 @@ void exec_room_free(struct thread *t);
  * EXIT_SYSCALL. */
 long exec_run(struct thread *t, struct exec_room *r);
 
-/* At vmrun's start: was this process executed by a program under vmrun?  If so, sets up everything
- * that options_parse, privfd_init, message_to and stats_init would; else NULL.  The caller owns the
+/* At vmrun's start: was this process executed by a program under vmrun?  If so, sets up what
+ * options_parse, privfd_init, message_to and stats_init would; else NULL.  The caller owns the
  * descriptor `program`. */
 const struct handover *exec_resume(char **argv);
 /* Called otherwise: sets up what later executions need. */

@@ -4,7 +4,7 @@
 #ifndef VMRUN_FOOTPRINT_H
 #define VMRUN_FOOTPRINT_H
 
-#include "stats/stats.h"
+struct stats;
 
 /* For stats_register(). */
 void footprint_stats(struct stats *s);

@@ -5,7 +5,7 @@
 #ifndef VMRUN_FORK_RUN_H
 #define VMRUN_FORK_RUN_H
 
-#include "process/threads.h"
+#include "process/start.h"
 
 /* clone() without CLONE_VM.  The child's pid in the parent; 0 in the child, which returns on the
  * same host stack; -errno; -SYS_PUT_OFF: a signal comes first, and the call must be made again

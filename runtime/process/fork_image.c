@@ -12,13 +12,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "far/tree.h"
+#include "guest_ram.h"
 #include "memory/arena.h"
 #include "memory/files.h"
 #include "pager/pte.h"
 #include "process/fork_image.h"
-#include "vm/vm.h"
 #include "vm/xstate.h"
-#include "window.h"
 
 /* Dirty pages that are passed by content instead of being written: 2 MiB, or a quarter of the
  * cache. */

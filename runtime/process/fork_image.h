@@ -6,7 +6,7 @@
 #define VMRUN_FORK_IMAGE_H
 
 #include <stddef.h>
-#include "include/fork.h"
+#include "include/fork_state.h"
 #include "signal/sigframe.h"
 #include "vm/thread.h"
 

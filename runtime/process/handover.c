@@ -193,7 +193,7 @@ static struct handover *read_file(int fd)
             head.bytes != (uint64_t)st.st_size || head.opt.nnodes > NODES_MAX ||
             head.nhidden > (head.bytes - sizeof(head)) / sizeof(uint32_t))
                 die_(EXIT_VMRUN_FAILED,
-                     "the program was executed by another version of vmrun: start it anew");
+                     "the program was executed by another version of vmrun: start it again");
         h = malloc(head.bytes);
         if (!h || pread(fd, h, head.bytes, 0) != (ssize_t)head.bytes)
                 die_(EXIT_VMRUN_FAILED, "what the program before left cannot be read: %s",

@@ -1,11 +1,11 @@
 /*
- * What a program that executes another hands over to the vmrun that runs the next one.
+ * The handover at an execve: from the vmrun of the program that ends to the vmrun of the next.
  *
  * The next vmrun has the argv and the environment of its program, so that /proc/PID/cmdline and
- * environ are what they would be natively; all else is in a sealed memory file.  It finds the file
- * by AT_EXECFN.  vmrun is re-executed by descriptor (execveat on fd N), which the kernel shows
- * there as "/dev/fd/N"; the memory file is fd N - 1.  No shell starts a program like that.  If
- * another program does, the seals and the magic of N - 1 show that it is not a handover.
+ * environ are as natively; everything else is in a sealed memory file.  It finds the file by
+ * AT_EXECFN.  vmrun is re-executed by descriptor (execveat on fd N), which the kernel shows there
+ * as "/dev/fd/N"; the memory file is fd N - 1.  No shell starts a program like that.  If another
+ * program does, the seals and the magic of N - 1 show that it is not a handover.
  */
 #ifndef VMRUN_HANDOVER_H
 #define VMRUN_HANDOVER_H
@@ -17,7 +17,7 @@
 #include "control/control.h"
 #include "far/far.h"
 #include "process/rlimits.h"
-#include "stats/stats.h"
+#include "stats/report.h"
 
 struct handover {
         uint64_t magic;                 /* these three are for handover.c */

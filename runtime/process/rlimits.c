@@ -2,9 +2,9 @@
  * Resource limits of the program.
  *
  * kern keeps the limits on memory (control.rlimit_*): set on the host, they would limit vmrun,
- * whose mappings are the cache.  For the same reason those that the program begins with are raised
- * on the host as far as they may be: limits_begin().  privfd keeps the limit of descriptors.  All
- * others are those of the host process.
+ * whose mappings are the cache.  Therefore limits_begin() raises the memory limits that the program
+ * begins with as far as the host allows.  privfd keeps the limit of descriptors.  All others are
+ * those of the host process.
  */
 #include <errno.h>
 #include <linux/capability.h>
@@ -12,10 +12,10 @@
 #include <sys/resource.h>
 #include "abi_control.h"
 #include "base/privfd.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
 #include "process/rlimits.h"
 
-/* Hard limits of those that kern keeps; kern has only the soft ones.  Under lock. */
+/* Hard limits of the resources that kern keeps; kern has only the soft limits.  Under lock. */
 static struct { bool known, set; uint64_t max; } hard[RLIM_NLIMITS];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,6 +1,6 @@
 /*
- * Resource limits that the program sees and the host does not have, and how they are passed on at
- * execve.
+ * Resource limits that the program sees and the host does not have, and how an execve passes them
+ * on.
  */
 #ifndef VMRUN_RLIMITS_H
 #define VMRUN_RLIMITS_H
@@ -14,7 +14,7 @@ struct limits_kept {
         uint64_t nofile[2];             /* soft, hard */
         struct limit_kept {
                 uint64_t soft, hard;
-                /* set by the program, or raised on the host; else both are the host's */
+                /* set by the program, or raised on the host; if not, both are the host's */
                 bool set;
         } memory[LIMITS_KEPT];
 };
@@ -26,15 +26,15 @@ void limits_begin(struct limits_kept *k);
  * filled in. */
 void limits_keep(struct limits_kept *k);
 void limits_adopt(const struct limits_kept *k);
-/* Sets them on the host, right before the execve of a program that runs natively.  *old: the
- * argument of a second call that undoes the first.  Hard limits cannot be raised again without
- * privilege: hard_too only if the execve is sure to succeed. */
+/* Sets the program's limits on the host, right before the execve of a program that runs natively.
+ * *old: the argument of a second call that undoes the first.  Hard limits cannot be raised again
+ * without privilege: hard_too only if the execve is sure to succeed. */
 void limits_to_host(const struct limits_kept *k, bool hard_too, struct limits_kept *old);
 
 /* prlimit64() of this process in the program's terms: { soft, hard } each; new or old may be
  * NULL. */
 long limits_own(int res, const uint64_t new[2], uint64_t old[2]);
-/* The same for the host's own limits. */
+/* prlimit64() with the host's own limits. */
 long limits_host(int pid, int res, const uint64_t *new, uint64_t *old);
 /* The soft limit that kern keeps; NULL: the host keeps this one. */
 uint64_t *limits_kept_here(int res);

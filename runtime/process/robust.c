@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
-#include "marshal/sys.h"
+#include "marshal/call.h"
 #include "process/robust.h"
 
 /* The word must be aligned and at an address of the program. */

@@ -11,7 +11,7 @@
 
 /* Wakes up to n waiters of the word.  Returns how many, or -errno. */
 long futex_wake(struct thread *t, uint64_t addr, uint32_t n);
-/* The same with a command of futex(2) and its bits. */
+/* A waking command of futex(2) with its bits. */
 long futex_wake_as(struct thread *t, uint64_t addr, uint64_t op, uint64_t n, uint64_t bits);
 
 /* The word must be aligned and at an address of the program: 0 or -errno. */

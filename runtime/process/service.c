@@ -12,7 +12,8 @@
 #include "base/own_thread.h"
 #include "base/word.h"
 #include "process/service.h"
-#include "vm/vm.h"
+#include "vm/vcpu.h"
+#include "vm/vcpu_setup.h"
 
 static struct vm *service_vm;
 static struct thread service;
@@ -89,7 +90,7 @@ static void wake(void)
         word_wake(&CONTROL->service_seq, 1);
 }
 
-/* If it does not exist yet, it looks when it is made. */
+/* If the vCPU does not exist yet, it looks when it is made. */
 void service_wake(void)
 {
         if (atomic_load(&up))

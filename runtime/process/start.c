@@ -10,12 +10,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "base/word.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
 #include "memory/gmem.h"
 #include "process/end.h"
+#include "process/start.h"
 #include "process/threads.h"
 #include "signal/signals.h"
-#include "vm/vm.h"
+#include "vm/time.h"
+#include "vm/vcpu.h"
+#include "vm/vcpu_setup.h"
 #include "vm/xstate.h"
 
 /* Of a host thread. System calls keep large buffers in scratch memory. */

@@ -20,12 +20,13 @@
 #include "base/message.h"
 #include "base/own_thread.h"
 #include "base/word.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
 #include "memory/gmem.h"
 #include "process/robust.h"
 #include "process/threads.h"
 #include "signal/signals.h"
-#include "vm/vm.h"
+#include "vm/time.h"
+#include "vm/vcpu_setup.h"
 #include "vm/watch.h"
 
 #define FIRST_VCPU   2                  /* 0 is the first thread's, 1 the cleaner's */
@@ -215,7 +216,7 @@ long threads_end(struct thread *t, int status)
         leaving++;
         bool last = live == 1;
         if (!last)
-                /* under the same lock as the check: of two threads that end, one is the last */
+                /* under the lock of the check: of two threads that end, one is the last */
                 live--;
         pthread_mutex_unlock(&lock);
         /* Only now, as in Linux's do_exit(): a thread that learns of this end is then the last. */

@@ -11,24 +11,8 @@
 #include <sys/types.h>
 #include "vm/stop.h"
 
-#ifndef CLONE_CLEAR_SIGHAND
-#define CLONE_CLEAR_SIGHAND 0x100000000ull
-#endif
-
-/* A request of clone() or clone3(), with its arguments read. */
-struct clone_request {
-        uint64_t flags;                 /* CLONE_*, without the exit signal */
-        int exit_signal;
-        uint64_t stack;                 /* the upper end; 0: the caller's stack */
-        uint64_t tls, parent_tid, child_tid, pidfd;
-};
-
 /* The first thread, on vCPU 0, exists from the start. */
 void threads_init(struct thread *first);
-
-/* Makes a thread of the program as rq says, which begins where t's system call returns.  Its tid,
- * or -errno (-EAGAIN: no vCPU, or the cache is too small for one more), or -SYS_PUT_OFF. */
-long threads_make(struct thread *t, const struct clone_request *rq);
 
 /* threads_take_vcpu() returns a vCPU for one more thread, idle until now or new, and enters it into
  * the list of threads; NULL: there can be no more.  threads_return_vcpu() gives it back if the

@@ -8,9 +8,9 @@
  * child also uses its parent's host thread-local storage, and has a copy of the dispositions, which
  * are not shared.
  *
- * The child may be killed between any two instructions.  So what changes the VM or takes a lock is
- * done by the parent's thread, the lender, which the child asks (vfork_ask): it is done once and to
- * its end.  That is why the lender waits in lend() and not in the kernel (CLONE_VFORK).
+ * The child may be killed between any two instructions.  So the child asks the parent's thread, the
+ * lender, to change the VM or to take a lock (vfork_ask): the lender does it once and to its end.
+ * That is why the lender waits in lend() and not in the kernel (CLONE_VFORK).
  *
  * [I] One of the two runs at a time, as they share thread-local storage, malloc's included.  While
  * it waits, a thread makes no call of libc, which might set errno.
@@ -33,16 +33,17 @@
 #include <unistd.h>
 #include "base/message.h"
 #include "base/privfd.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
 #include "memory/gmem.h"
 #include "process/end.h"
 #include "process/exec.h"
 #include "process/service.h"
 #include "process/vfork.h"
-#include "procfs/procfs.h"
+#include "procfs/mem.h"
 #include "signal/sigframe.h"
 #include "signal/signals.h"
-#include "vm/vm.h"
+#include "vm/vcpu.h"
+#include "vm/vcpu_setup.h"
 #include "vm/xstate.h"
 
 #define STACK_SIZE  (256ul << 10)
@@ -140,7 +141,7 @@ static int child_main(void *arg)
                 privfd_parted();
         set_ids(t, pid, pid);
         t->next = c->next;
-        if (!t->kick_tid)       /* not told: the same number, unless in a new PID namespace */
+        if (!t->kick_tid)       /* not told: the number is equal, unless in a new PID namespace */
                 t->kick_tid = pid;
         t->kick_pid = t->kick_tid;
         t->apart = getppid() == 0;      /* the parent has no number in this namespace */
@@ -191,7 +192,7 @@ bool vfork_ask(struct thread *t)
         return true;
 }
 
-/* In the parent: serves what the child asks for, until the child is gone.  The child may be killed
+/* In the parent: serves the child's requests until the child is gone.  The child may be killed
  * while it asks. */
 static void lend(struct child *c)
 {
@@ -212,7 +213,7 @@ static void lend(struct child *c)
 /*
  * Runs the vCPU that the child left up to where kern waits for an answer and holds nothing.  An
  * exit that has no answer is served now; if the child was in the middle of it, then once more.
- * Those that bear no repetition are the lender's.
+ * Exits that must not be repeated are served by the lender.
  */
 static void settle(struct thread *t)
 {
@@ -222,7 +223,7 @@ static void settle(struct thread *t)
         /* kern makes an exit before it returns to the program, at the latest */
         atomic_fetch_or(&v->event, EVENT_HOST);
         if (out) {
-                /* The host published it, for the child.  In kern it is kern's, which is in the
+                /* The host published it, for the child.  In kern it is kern's own: kern is in the
                  * middle of a page table, and takes it back itself. */
                 atomic_store(&v->faulting, 0);
         } else {
@@ -322,8 +323,8 @@ static pid_t make_child(struct child *c, char *stack, uint64_t flags, int *pidfd
         return ret < 0 ? -1 : (pid_t)ret;
 }
 
-/* What the child finds in t.  Its dispositions are copied here: that takes a lock.  The child of a
- * child asks the same lender: its own parent may be killed as well. */
+/* Sets up t for the child.  Its dispositions are copied here: that takes a lock.  The child of a
+ * child asks this lender, too: its own parent may be killed as well. */
 static void begin_lending(struct child *c)
 {
         struct thread *t = c->t;
@@ -358,7 +359,8 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
                 ret = -EAGAIN;
                 goto out;
         }
-        /* Not for the program of a child's child: if the child is killed nobody gives it back. */
+        /* Not for the program of a child's child: if the child is killed, no process gives it
+         * back. */
         if (!t->vforked)
                 next = far_expect_program();
         /* if the child made the thread, it would belong to the child and end with it */

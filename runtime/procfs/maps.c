@@ -12,9 +12,9 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include "memory/files.h"
-#include "procfs/procfs.h"
-#include "procfs/text.h"
+#include "marshal/proc_path.h"
+#include "memory/files_read.h"
+#include "procfs/maps.h"
 
 struct listing {
         char *buf;

@@ -1,11 +1,11 @@
 /*
  * /proc/self/mem: an empty memfd that cannot be written; each open makes its own file description
- * of it.  So the host handles position, access mode, dup and all else about descriptors.  Reads and
- * writes of such a descriptor are done here, on the program's memory.
+ * of it.  So the host handles position, access mode, dup and the rest of what descriptors do.
+ * Reads and writes of such a descriptor are done here, on the program's memory.
  *
- * Other calls see an empty file.  So do processes that inherited it by fork or exec: the memory it
- * stands for is not theirs, and after exec it is gone on Linux, too.  Access rights are the
- * program's own, as with the kernel's proc_mem.force_override=never.
+ * Other calls see an empty file.  Processes that inherited the descriptor by fork or exec see an
+ * empty file, too: the memory that it stands for is not theirs, and after exec it is gone on Linux,
+ * too.  Access rights are the program's own, as with the kernel's proc_mem.force_override=never.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/privfd.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
+#include "marshal/iov.h"
 #include "memory/gmem.h"
-#include "procfs/procfs.h"
+#include "procfs/mem.h"
 
 _Atomic bool procfs_mem_exists;         /* it was opened; stored with release after the two below */
 static struct stat file;                /* identifies it */

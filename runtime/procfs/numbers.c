@@ -13,8 +13,8 @@
 #include <sys/mman.h>
 #include "base/privfd.h"
 #include "load/image.h"
-#include "marshal/sys.h"
-#include "procfs/procfs.h"
+#include "marshal/proc_path.h"
+#include "procfs/numbers.h"
 #include "procfs/text.h"
 #include "signal/signals.h"
 #include "vm/stop.h"

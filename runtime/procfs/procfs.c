@@ -3,11 +3,11 @@
  *
  * Native and correct, since to the kernel vmrun's process is the program's: comm (the loader sets
  * it), cwd, root, fd, io, most limits, ns.  Written here: exe, maps, meminfo, cmdline, environ,
- * auxv; stat, statm and status, which are the host's text with the program's numbers
- * (numbers.c); smaps (smaps.c), map_files (maps.c), mem (mem.c).
- * Missing: other files that show vmrun's memory page by page (pagemap and its like), as in a kernel
- * built without them.  No listing and no count of links has vmrun's own descriptors and threads.
- * The content is that of the time of open, not of each read.
+ * auxv; stat, statm and status, which are the host's text with the program's numbers (numbers.c);
+ * smaps (smaps.c), map_files (maps.c), mem (mem.c).  Missing: other files that show vmrun's memory
+ * page by page (pagemap and its like), as in a kernel built without them.  Listings and counts of
+ * links leave out vmrun's own descriptors and threads.  The content is made at open, not at each
+ * read.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -26,9 +26,11 @@
 #include <unistd.h>
 #include "base/privfd.h"
 #include "load/image.h"
-#include "memory/files.h"
 #include "memory/gmem.h"
+#include "procfs/mem.h"
+#include "procfs/numbers.h"
 #include "procfs/procfs.h"
+#include "procfs/smaps.h"
 #include "procfs/text.h"
 #include "vm/stop.h"
 

@@ -2,14 +2,15 @@
  * smaps and smaps_rollup: how much of each mapping is in the cache and in the far tiers, from its
  * page tables.
  *
- * It is not counted which other processes have a page of a shared mapping, so all pages count as
- * private (Pss = Rss).  Swap is what is only in a far tier.  Huge pages are those of their file:
- * the program's entries are of 4 KiB, and are counted as others.
+ * Other processes that have a page of a shared mapping are not counted, so all pages count as
+ * private (Pss = Rss).  Pages that are only in a far tier count as swap.  Huge pages belong to
+ * their file: the program's entries are of 4 KiB, and count as small pages.
  */
 #include <string.h>
 #include <sys/mman.h>
 #include "marshal/proc_path.h"
 #include "memory/gmem.h"
+#include "procfs/smaps.h"
 #include "procfs/text.h"
 
 struct rollup {

@@ -1,12 +1,13 @@
 /*
  * Text buffers, and the lines of maps.
  */
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
-#include "memory/files.h"
+#include "memory/files_read.h"
 #include "procfs/text.h"
 
 void text_add(struct text *x, const char *fmt, ...)

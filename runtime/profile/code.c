@@ -1,5 +1,5 @@
 /*
- * See code.h.
+ * Mapped files and their functions, by address, and calls in their machine code.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * See profile.h.
+ * Where the two files of a profile go, and when they are written.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,11 +10,11 @@
 #include "base/message.h"
 #include "base/options.h"
 #include "marshal/proc_path.h"
-#include "memory/files.h"
 #include "memory/files_entry.h"
+#include "memory/files_read.h"
 #include "profile/profile.h"
-#include "profile/report.h"
-#include "vm/vm.h"
+#include "profile/texts.h"
+#include "vm/vcpu.h"
 
 static struct outfile place = OUTFILE_NONE;
 

@@ -1,8 +1,8 @@
 /*
  * The fault profile, --profile: where in the program it waited for far memory.
  *
- * kern counts stacks in a table (include/profile.h).  When a program ends they get names (code.h)
- * and become two files (report.h).
+ * kern counts stacks in a table (include/fault_profile.h).  When a program ends they get names
+ * (code.h) and become two files (texts.h).
  */
 #ifndef VMRUN_RUNTIME_PROFILE_H
 #define VMRUN_RUNTIME_PROFILE_H

@@ -1,5 +1,5 @@
 /*
- * See stacks.h.
+ * Reads kern's table, sorts its stacks, and completes those that were cut off.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include "include/profile.h"
+#include "include/fault_profile.h"
 #include "profile/code.h"
 
 /* The faults with one stack.  Two may have the same addresses. */

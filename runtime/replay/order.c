@@ -1,4 +1,6 @@
-/* See order.h. */
+/*
+ * Makes, writes and reads an order; its bytes are checked before they are believed.
+ */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* See replay.h. */
+/*
+ * Records the order of a run, or hands a recorded one to kern.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,7 +16,7 @@
 #include "base/message.h"
 #include "base/options.h"
 #include "base/privfd.h"
-#include "memory/files.h"
+#include "memory/files_read.h"
 #include "replay/order.h"
 #include "replay/replay.h"
 #include "replay/table.h"

@@ -1,4 +1,6 @@
-/* See table.h. */
+/*
+ * Fills the table of a replay, and keeps it right while files are mapped.
+ */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>

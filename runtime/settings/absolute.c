@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include "base/message.h"
 #include "base/options.h"
-#include "settings/settings.h"
+#include "settings/absolute.h"
 
 /* The folder, or the working directory, with a slash behind it. */
 static const char *directory(const char *given, char dir[PATH_MAX + 1])

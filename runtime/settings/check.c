@@ -1,6 +1,6 @@
 /*
  * The report of vmrun --check has one line a fact.  If something is missing, an indented line below
- * says what that means.
+ * names the consequence.
  */
 #include <cpuid.h>
 #include <errno.h>
@@ -23,8 +23,8 @@
 #include "far/far.h"
 #include "settings/check.h"
 #include "settings/settings.h"
+#include "vm/level.h"
 #include "vm/space.h"
-#include "vm/vm.h"
 
 static void __attribute__((format(printf, 2, 3))) fact(const char *name, const char *fmt, ...)
 {

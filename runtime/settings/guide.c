@@ -1,6 +1,6 @@
 /*
- * Guides are preloaded: the program's dynamic linker loads what LD_PRELOAD names, and what the
- * program executes inherits it.
+ * Guides are preloaded: the program's dynamic linker loads the libraries that LD_PRELOAD names, and
+ * programs that the program executes inherit the variable.
  */
 #include <elf.h>
 #include <errno.h>
@@ -36,8 +36,8 @@ static const char *flaw(const char *path)
                                    : NULL;
 }
 
-/* Where those are that ship: from vmrun's folder in the build tree, from that of an installed tree
- * that was moved, and where they were meant to be. */
+/* Looks in the folders of the guides that ship with vmrun: of the build tree, of an installed tree
+ * that was moved, and of the prefix. */
 static bool find_shipped(const char *name, char path[PATH_MAX])
 {
         static const char *const folders[] = { "../guides", "../lib/vmrun/guides", GUIDE_DIR };

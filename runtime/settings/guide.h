@@ -7,7 +7,7 @@
 /* given: a path, or the name of a guide that ships with vmrun.  Ends vmrun if it is none. */
 void guide_add(const char *given);
 
-/* Puts them into the environment that the program gets. */
+/* Puts the guides into the environment that the program gets. */
 void guide_preload(void);
 /* The program is static: says so if that matters. */
 void guide_missed(const char *program);

@@ -1,5 +1,5 @@
 /*
- * See settings.h: the settings of the section [vmrun], each with how it is set and shown.
+ * The settings of the section [vmrun], each with how it is set and shown.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -274,7 +274,7 @@ static bool show_prefetch(const struct options *o, char text[SETTING_TEXT])
         return show_word(policies[o->prefetch], text);
 }
 
-/* Leap's own for the policies that are not ours. */
+/* By default a policy without streams has Leap's own window. */
 uint32_t prefetch_window(const struct options *o)
 {
         return o->prefetch_window                   ? o->prefetch_window

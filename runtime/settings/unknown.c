@@ -1,5 +1,5 @@
 /*
- * See unknown.h.
+ * Finds the word that is nearest to a mistake, by edit distance.
  */
 #include <ctype.h>
 #include <stdio.h>

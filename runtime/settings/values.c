@@ -1,5 +1,5 @@
 /*
- * See values.h.
+ * Reads values: numbers, times, words, flags, texts, rates.
  */
 #include <ctype.h>
 #include <errno.h>

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <ucontext.h>
 #include "base/options.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
 #include "signal/signals.h"
 #include "signal/trapped.h"
-#include "vm/vm.h"
+#include "vm/vcpu.h"
 #include "vm/watch.h"
 #include "vm/xstate.h"
 

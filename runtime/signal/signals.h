@@ -37,8 +37,9 @@ void signals_copy(struct thread *t, struct sighand *copy);
 long signals_action(struct thread *t, int sig, const struct ksigaction *new,
                     struct ksigaction *old);
 
-/* signals_expect_kicks() sets a host handler for the kick signal (vm/vm.h), whatever the program's
- * disposition; signals_end_kicks() sets the program's disposition again, before an execve. */
+/* signals_expect_kicks() sets a host handler for the kick signal (vm/vcpu.h), whatever the
+ * program's disposition; signals_end_kicks() sets the program's disposition again, before an
+ * execve. */
 void signals_expect_kicks(struct thread *t);
 void signals_end_kicks(struct thread *t);
 

@@ -12,7 +12,7 @@
 #include "memory/gmem.h"
 #include "signal/trapped.h"
 #include "signal/vsyscall.h"
-#include "vm/vm.h"
+#include "vm/vcpu_setup.h"
 #include "x86.h"
 
 #define INT_LEN   2  /* bytes of `int n`: 0xcd n */

@@ -4,6 +4,7 @@
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
+#include "stats/stats.h"
 #endif
 #include <stdio.h>
 #include <string.h>

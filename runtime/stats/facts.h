@@ -4,8 +4,6 @@
 #ifndef VMRUN_STATS_FACTS_H
 #define VMRUN_STATS_FACTS_H
 
-#include "stats/stats.h"
-
 /* Finds them out, if there are to be statistics, and registers them. */
 void facts_register(void);
 

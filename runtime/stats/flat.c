@@ -3,6 +3,7 @@
  * enough to parse it.  Counts of zero are printed too, unless their owner leaves them out.
  */
 #include <inttypes.h>
+#include "stats/formats.h"
 #include "stats/model.h"
 
 static void print_latency(const struct stats_item *i, const char *key, FILE *f)

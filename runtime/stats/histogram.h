@@ -1,11 +1,11 @@
 /*
- * What can be said of a histogram of latencies (common/histogram.h).
+ * What can be said of a histogram of latencies (common/buckets.h).
  */
 #ifndef VMRUN_STATS_HISTOGRAM_H
 #define VMRUN_STATS_HISTOGRAM_H
 
 #include <stdint.h>
-#include "common/histogram.h"
+#include "common/buckets.h"
 
 /* A copy.  The number of samples is the sum of the buckets, whatever other counters say. */
 struct histogram {

@@ -11,8 +11,11 @@
 #include "base/message.h"
 #include "base/options.h"
 #include "base/ticker.h"
+#include "stats/formats.h"
+#include "stats/interval.h"
 #include "stats/model.h"
 #include "stats/report.h"
+#include "stats/write.h"
 
 /* Rates since the line before.  before: in, out. */
 static void print_line(struct stats *before)

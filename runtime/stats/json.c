@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/json.h"
+#include "stats/formats.h"
 #include "stats/model.h"
 
 #define DEPTH 4                         /* parts of a key */

@@ -7,6 +7,7 @@
  * One thread at a time uses this file: the one that holds stats_lock (report.c).
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -38,11 +38,8 @@ const struct stats_item *stats_find(const struct stats *s, const char *key);
 uint64_t stats_value(const struct stats *s, const char *key);   /* 0: there is none */
 
 /* Fills s, zeroed, with all that the owners have since the last reset.  Not complete (-ENOMEM) or
- * complete (0), it must be freed.  stats_collect() adds the verdicts.  (write.c) */
+ * complete (0), it must be freed. */
 int stats_count_up(struct stats *s);
-int stats_collect(struct stats *s);
-/* The same, for any thread at any time.  (report.c) */
-int stats_snapshot(struct stats *s);
 /* Counters and histograms count from 0 from here on.  0 or -ENOMEM. */
 int stats_rebase(void);
 bool stats_has_base(void);              /* was that done, maybe by the parent? */
@@ -51,25 +48,5 @@ int stats_copy(struct stats *to, const struct stats *from);
 void stats_free(struct stats *s);
 /* Takes off what was counted before. */
 void stats_subtract(struct stats *s, const struct stats *before);
-
-/* The writers. */
-void stats_print_flat(const struct stats *s, FILE *f);
-void stats_print_json(const struct stats *s, FILE *f);
-void stats_print_prom(const struct stats *s, FILE *f);
-void stats_print_table(const struct stats *s, FILE *f);
-void stats_print(const struct stats *s, FILE *f, enum stats_format format);
-/* A snapshot of now.  0 or -ENOMEM.  (write.c) */
-int stats_put(FILE *f, enum stats_format format);
-
-/* For people: "1.23 us", "12.3 ms"; "1,234,567". */
-const char *stats_ns_text(uint64_t ns, char to[32]);
-const char *stats_number_text(uint64_t n, char to[32]);
-
-/* --- what the numbers say (verdict.c) --- */
-
-/* Adds the verdicts as gauges, 1 or 0. */
-void stats_judge(struct stats *s);
-/* A sentence for each that is 1; nothing if there is nothing to say. */
-void stats_print_verdict(const struct stats *s, FILE *f);
 
 #endif

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "stats/formats.h"
 #include "stats/model.h"
 
 /* Of 64 ticks (some 20 ns) to 2^36 (some 20 s). */

@@ -1,10 +1,10 @@
 /*
- * See flat.h.
+ * Finds a key in the flat format.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "stats/flat.h"
+#include "stats/read.h"
 
 /* The value of the key, which ends with its line; NULL: there is none. */
 static const char *find(const char *text, const char *key)

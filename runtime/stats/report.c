@@ -22,6 +22,7 @@
 #include "common/put.h"
 #include "stats/model.h"
 #include "stats/report.h"
+#include "stats/write.h"
 
 #define READER_MS 5000          /* the longest wait for a reader that takes nothing */
 

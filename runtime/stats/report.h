@@ -1,11 +1,45 @@
 /*
- * What the thread of --stats-interval (interval.c) needs of the reports (report.c).
+ * Reports: when the statistics are printed, and where to.
  */
 #ifndef VMRUN_STATS_REPORT_H
 #define VMRUN_STATS_REPORT_H
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include "base/outfile.h"
+#include "stats/stats.h"
+
+/* Registers version of the format, process, number of execve calls. */
+void stats_register_identity(void);
+/* stats_count_up() for any thread at any time. */
+int stats_snapshot(struct stats *s);
+/* Prints what was counted since the start or the last stats_reset().  Counts of one snapshot are of
+ * slightly different times while the program runs.  f must not make it wait, as a memory stream: a
+ * fork waits for this.  0, or -ENOMEM; the caller looks for errors of f. */
+int stats_write(FILE *f, enum stats_format format);
+/* From here on counters and histograms count from 0.  0 or -ENOMEM. */
+int stats_reset(void);
+
+/* Remembers where opt.stats_file is, before the program can change directory or root; ends vmrun if
+ * it cannot be written. */
+void stats_init(void);
+/* Prints the last report where --stats says; nothing without --stats.  After it none is printed,
+ * unless stats_goes_on() says that the program did not end after all. */
+void stats_report(void);
+void stats_goes_on(void);
+
+/* Where reports go: a name in a directory, or a file that is not replaced (a terminal, a pipe). */
+struct stats_place {
+        struct outfile file;            /* counts execve calls also if there is no file */
+        int direct_fd;                  /* private; -1: that file, or standard error */
+        enum stats_format format;
+};
+/* stats_keep() fills p for the next program after execve; stats_adopt() applies it there. */
+void stats_keep(struct stats_place *p);
+void stats_adopt(const struct stats_place *p);
+
+/* For the thread of --stats-interval. */
 
 /* Held by the thread that collects and prints, and over a fork. */
 extern pthread_mutex_t stats_lock;

@@ -11,10 +11,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include "base/outfile.h"
-
-/* --- for owners --- */
 
 enum stats_type {
         STATS_COUNTER,                  /* only grows; stats_reset() sets it to 0 */
@@ -70,48 +66,7 @@ typedef void stats_fn(struct stats *s);
 void stats_register(stats_fn *fn);
 /* From here on time counts; then owners are registered. */
 void stats_begin(void);
-/* Version of the format, process, number of execve calls. */
-void stats_register_identity(void);
-
-/* --- the whole of it, for any thread at any time --- */
 
 enum stats_format { STATS_FLAT, STATS_TABLE, STATS_JSON, STATS_PROM };
-/* Prints what was counted since the start or the last stats_reset().  Counts of one snapshot are of
- * slightly different times while the program runs.  f must not make it wait, as a memory stream: a
- * fork waits for this.  0, or -ENOMEM; the caller looks for errors of f. */
-int stats_write(FILE *f, enum stats_format format);
-/* From here on counters and histograms count from 0.  0 or -ENOMEM. */
-int stats_reset(void);
-
-/* --- reports (report.c) --- */
-
-/* Remembers where opt.stats_file is, before the program can change directory or root; ends vmrun if
- * it cannot be written. */
-void stats_init(void);
-/* Prints the last report where --stats says; nothing without --stats.  After it none is printed,
- * unless stats_goes_on() says that the program did not end after all. */
-void stats_report(void);
-void stats_goes_on(void);
-
-/* --stats-interval: starts the thread that reports while the program runs; nothing without.
- * stats_rest() ends it, for a process that must have one thread.  (interval.c) */
-void stats_interval_start(void);
-void stats_interval_rest(void);
-/* For fork: no other thread collects or prints, or uses malloc for it, from stats_hold() to
- * stats_release().  In the child stats_forked() takes the place of stats_release(), once all owners
- * are up: its counts begin at 0. */
-void stats_hold(void);
-void stats_release(void);
-void stats_forked(void);
-
-/* Where reports go: a name in a directory, or a file that is not replaced (a terminal, a pipe). */
-struct stats_place {
-        struct outfile file;            /* counts execve calls also if there is no file */
-        int direct_fd;                  /* private; -1: that file, or standard error */
-        enum stats_format format;
-};
-/* stats_keep() fills p for the next program after execve; stats_adopt() applies it there. */
-void stats_keep(struct stats_place *p);
-void stats_adopt(const struct stats_place *p);
 
 #endif

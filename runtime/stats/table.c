@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/size.h"
+#include "stats/formats.h"
 #include "stats/model.h"
+#include "stats/verdict.h"
 
 #define TITLE_WIDTH 32
 #define BAR_WIDTH   48

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 #include "stats/model.h"
+#include "stats/verdict.h"
 
 #define WAITS_PERCENT    10             /* of the time, some thread waits for far memory */
 #define NO_FRAME_PERCENT 5              /* of the faults that need a frame find none */

@@ -2,7 +2,10 @@
  * The statistics as a whole: collected, judged and printed.
  */
 #include <errno.h>
+#include "stats/formats.h"
 #include "stats/model.h"
+#include "stats/verdict.h"
+#include "stats/write.h"
 
 int stats_collect(struct stats *s)
 {

@@ -3,13 +3,17 @@
  * (process/threads.c), a child that shares the address space (process/vfork.c), or a child with its
  * own (process/fork.c).
  */
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
 #include "base/message.h"
-#include "marshal/sys.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
 #include "process/fork.h"
-#include "process/threads.h"
+#include "process/start.h"
 #include "process/vfork.h"
 #include "syscalls/handlers.h"
 

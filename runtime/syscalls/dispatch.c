@@ -1,8 +1,10 @@
 /*
  * Finds the row of each forwarded system call, and counts calls.
  */
+#include <errno.h>
 #include "base/message.h"
-#include "marshal/sys.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
 #include "stats/stats.h"
 #include "syscalls/dispatch.h"
 #include "syscalls/handlers.h"

@@ -1,8 +1,10 @@
 /*
  * execve and execveat: reads the program's arguments; process/exec.c does the rest.
  */
+#include <errno.h>
 #include <fcntl.h>
-#include "marshal/sys.h"
+#include "marshal/row.h"
+#include "memory/gmem.h"
 #include "process/exec.h"
 #include "syscalls/handlers.h"
 

@@ -3,9 +3,14 @@
  * fsconfig.
  */
 #include <fcntl.h>
+#include <string.h>
 #include "base/privfd.h"
-#include "marshal/sys.h"
-#include "procfs/procfs.h"
+#include "marshal/call.h"
+#include "marshal/proc_path.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
+#include "procfs/maps.h"
 #include "syscalls/handlers.h"
 
 #ifndef F_GET_RW_HINT

@@ -10,11 +10,13 @@
  * Requeueing is done by waking: if the kernel moved a sleeper to another word, that word's frame
  * would not be pinned.
  */
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
 #include "base/message.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
+#include "marshal/row.h"
 #include "process/robust.h"
 #include "syscalls/handlers.h"
 

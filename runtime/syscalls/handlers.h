@@ -4,19 +4,10 @@
 #ifndef VMRUN_HANDLERS_H
 #define VMRUN_HANDLERS_H
 
-#include "marshal/sys.h"
+#include "marshal/row.h"
 
 #define SYS_ROWS 451
 extern const struct sys_row sys_rows[SYS_ROWS];
-
-/* Is process pid another program under vmrun?  (limits.c) */
-bool sys_under_vmrun(int pid);
-
-/* Would opening it with these flags write to a program that vmrun runs?  (path.c) */
-bool sys_text_busy(int dirfd, const char *path, int flags);
-
-/* The file behind a descriptor may have been truncated.  (truncate.c) */
-void sys_cut(struct thread *t, int fd);
 
 /* Handlers, by file. */
 /* rw.c */

@@ -15,7 +15,9 @@
 #include <sys/ioctl.h>
 #include "base/message.h"
 #include "base/privfd.h"
-#include "marshal/sys.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
 #include "syscalls/handlers.h"
 
 /* What becomes of the argument.  I_VALUE: passed on, or ignored; I_FD: a descriptor; I_NEWFD: as

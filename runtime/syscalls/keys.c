@@ -2,7 +2,9 @@
  * keyctl: its commands have rows of their own, and handlers for what rows cannot express.
  */
 #include <linux/keyctl.h>
-#include "marshal/sys.h"
+#include "marshal/iov.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
 #include "syscalls/handlers.h"
 #include "syscalls/rows.h"
 

@@ -8,14 +8,19 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include "base/privfd.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
 #include "process/rlimits.h"
 #include "procfs/procfs.h"
 #include "syscalls/handlers.h"
+#include "syscalls/limits.h"
 
 /* Has that process a mapping at the start of the window, as each vmrun has, whatever its file and
  * version?  Uses /proc, not the memory itself: more users may set its limits than may read its
@@ -46,9 +51,8 @@ static bool has_window(int pid)
 }
 
 /*
- * (marshal/sys.h) The program's limits are in its own vmrun.  The host's are that vmrun's, which
- * must not lose its cache or its descriptors.  A vmrun without a window yet is recognised by its
- * file.
+ * The program's limits are in its own vmrun.  The host's are that vmrun's, which must not lose its
+ * cache or its descriptors.  A vmrun without a window yet is recognised by its file.
  */
 bool sys_under_vmrun(int pid)
 {

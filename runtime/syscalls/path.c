@@ -6,10 +6,12 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/privfd.h"
-#include "load/image.h"
-#include "marshal/sys.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
 #include "procfs/procfs.h"
 #include "syscalls/handlers.h"
+#include "syscalls/truncate.h"
 
 static long open_at(struct thread *t, const struct sys_row *row, const uint64_t a[6], int dirfd,
                     uint64_t path, int flags)

@@ -3,9 +3,12 @@
  * time left is written back.
  */
 #include <poll.h>
+#include <string.h>
 #include <sys/time.h>
 #include "base/privfd.h"
-#include "marshal/sys.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
 #include "syscalls/handlers.h"
 
 /* Copies back the time left.  The kernel tries this after any result, and ignores a failure. */

@@ -1,13 +1,18 @@
 /*
  * The end of a thread or of the program, attributes of threads, prctl, capabilities.
  */
+#include <errno.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/uio.h>
 #include "abi_control.h"
 #include "abi_image.h"
 #include "base/message.h"
 #include "base/own_thread.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
 #include "process/alone.h"
 #include "process/service.h"
 #include "process/threads.h"

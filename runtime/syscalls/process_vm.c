@@ -5,9 +5,15 @@
  * Pages of another program under vmrun may be in far memory, where only its own kern finds them,
  * and its page tables may change at any time: EPERM, as for a process that may not be traced.
  */
+#include <errno.h>
 #include "base/message.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
+#include "marshal/iov.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
 #include "syscalls/handlers.h"
+#include "syscalls/limits.h"
 
 /* A position in a list: pieces left, and bytes used of the first one. */
 struct place { const struct iovec *iov; uint64_t left, at; };

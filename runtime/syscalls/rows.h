@@ -1,10 +1,10 @@
 /*
- * Macros for rows of system calls (marshal/sys.h has their meaning).
+ * Macros for rows of system calls (marshal/row.h has their meaning).
  */
 #ifndef VMRUN_ROWS_H
 #define VMRUN_ROWS_H
 
-#include "marshal/sys.h"
+#include "marshal/row.h"
 
 #define V               { K_VAL, 0, -1, 0, 0 }
 #define FD              { K_FD, 0, -1, 0, 0 }

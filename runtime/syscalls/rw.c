@@ -13,10 +13,15 @@
  *   short chunk ends a read.
  */
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
 #include "base/privfd.h"
-#include "marshal/sys.h"
-#include "procfs/procfs.h"
+#include "marshal/call.h"
+#include "marshal/iov.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
+#include "procfs/mem.h"
 #include "syscalls/handlers.h"
 
 /* One transfer, for all these calls. */

@@ -9,10 +9,12 @@
 #include <stdatomic.h>
 #include <time.h>
 #include "base/privfd.h"
-#include "marshal/sys.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
 #include "signal/signals.h"
 #include "syscalls/handlers.h"
-#include "vm/vm.h"
+#include "vm/vcpu.h"
 
 long sys_rt_sigaction(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {

@@ -5,11 +5,15 @@
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <string.h>
 #include <sys/socket.h>
 #include "base/message.h"
 #include "base/options.h"
 #include "base/privfd.h"
-#include "marshal/sys.h"
+#include "marshal/iov.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
+#include "memory/gmem.h"
 #include "syscalls/handlers.h"
 
 /* a longer stream transfer is short: its caller continues */

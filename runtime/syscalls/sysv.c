@@ -1,11 +1,13 @@
 /*
  * semctl, msgctl, shmctl, whose last argument depends on the command; shmget and msgrcv.
  */
+#include <errno.h>
 #include <sys/ipc.h>
 #include <sys/msg.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
-#include "marshal/sys.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
 #include "syscalls/handlers.h"
 
 /* Commands with a struct of n bytes out, or in for IPC_SET; the rest takes no pointer. */

@@ -3,7 +3,10 @@
  * has a handler, and a call that is not offered is refused by its row, with the errno of a kernel
  * without that feature.
  */
-#include "marshal/sys.h"
+#include <asm/unistd.h>
+#include <errno.h>
+#include <stddef.h>
+#include "marshal/row.h"
 #include "syscalls/handlers.h"
 #include "syscalls/rows.h"
 

@@ -6,15 +6,20 @@
  */
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include "base/privfd.h"
-#include "load/image.h"
-#include "marshal/sys.h"
+#include "load/script.h"
+#include "marshal/call.h"
+#include "marshal/row.h"
+#include "marshal/scratch.h"
 #include "memory/files.h"
+#include "memory/files_read.h"
 #include "syscalls/handlers.h"
+#include "syscalls/truncate.h"
 
 /*
- * Does any file with this inode number have the lock of a running program (load/image.h)?  Asking
+ * Does any file with this inode number have the lock of a running program (load/script.h)?  Asking
  * the file itself means opening and closing it, which would drop the program's own locks (fcntl) on
  * it.
  */

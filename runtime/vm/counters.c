@@ -261,7 +261,7 @@ void counters_measure(bool statistics)
         struct control *c = CONTROL;
 
         atomic_store_explicit(&c->stats_on, statistics, memory_order_relaxed);
-        /* With neither, a vCPU times its first fetch, in vain. */
+        /* With neither statistics nor a profile a vCPU times its first fetch for nothing. */
         atomic_store_explicit(&c->fetch_mask, c->profile    ? 0
                                               : statistics ? FETCH_SAMPLE - 1
                                                            : ~0ull,

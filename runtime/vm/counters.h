@@ -8,8 +8,8 @@
 #include "abi_stats.h"
 #include "stats/stats.h"
 
-/* What kern measures from now on: all that statistics need, or no more than a profile does, if
- * there is one (CONTROL->profile). */
+/* Sets what kern measures from now on: all that statistics need, or only what a profile needs
+ * (CONTROL->profile). */
 void counters_measure(bool statistics);
 
 /* The name of an enum exit_op. */
@@ -17,8 +17,8 @@ const char *counters_exit_name(unsigned op);
 
 /* For stats_register(): of all vCPUs together. */
 void counters_stats(struct stats *s);
-/* A counter and a histogram of all vCPUs, as counters_stats() has found them just before; for
- * owners that are registered after it. */
+/* A counter and a histogram of all vCPUs, as counters_stats() has just found them.  For owners that
+ * are registered after it. */
 uint64_t counters_value(enum vcpu_counter c);
 const uint64_t *counters_latency(enum latency kind, uint64_t *ticks);
 /* Frames of the cache that are in use, or in the reserve of a vCPU. */

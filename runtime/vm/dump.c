@@ -7,7 +7,7 @@
 #include "abi_image.h"
 #include "base/message.h"
 #include "pager/pte.h"
-#include "vm/vm.h"
+#include "vm/dump.h"
 
 static const char *mode_name(uint32_t m)
 {

@@ -1,14 +1,15 @@
 /*
- * A guide holds up the thread that it works for, so it has a limit: of processor time, since on a
- * busy host it may just not be running.
+ * A guide holds up the thread that it works for, so it has a limit.  The limit is of processor
+ * time, since on a busy host the guide may not get a CPU.
  *
- * One thread looks at all vCPUs every few milliseconds.  A run that it sees for the first time is
- * noted, with the processor time of the vCPU's thread then; one that has used up its time since is
- * told to kern by EVENT_GUIDE and a kick.  So a guide has between one limit and one limit and a
- * look.
+ * One thread looks at all vCPUs every few milliseconds.  When it first sees a guide run, it notes
+ * the run and the processor time of the vCPU's thread.  When the run has used up the limit since,
+ * EVENT_GUIDE and a kick tell kern.  So a guide has at least the limit, and at most the limit and
+ * the time between two looks.
  */
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include "abi_control.h"
@@ -16,7 +17,7 @@
 #include "base/ticker.h"
 #include "stats/stats.h"
 #include "vm/guides.h"
-#include "vm/vm.h"
+#include "vm/vcpu.h"
 
 #define LOOK_MS 5
 

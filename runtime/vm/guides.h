@@ -1,5 +1,5 @@
 /*
- * Watching over guides of the program (kern/space/guides.h), and telling of them.
+ * The time limit of the program's guides (kern/space/guides.h), and their statistics.
  */
 #ifndef VMRUN_VM_GUIDES_H
 #define VMRUN_VM_GUIDES_H
@@ -7,16 +7,16 @@
 struct stats;
 struct vm;
 
-/* Processor time after which a guide is ended.  Much more than it needs: in a virtual machine, time
- * for which the host runs something else counts. */
+/* Processor time after which a guide is ended.  Much more than a guide needs: in a virtual machine,
+ * processor time includes time that the host gave to other machines. */
 #define GUIDE_LIMIT_MS 100
 
 /* EXIT_GUIDES: from now on a thread looks for guides that take too long.  0, or -EAGAIN. */
 int guide_watch_start(struct vm *vm);
-/* No thread until guide_watch_go_on(), as while the process must be alone. */
+/* Ends the thread until guide_watch_go_on(), for a process that must have one thread. */
 void guide_watch_rest(void);
 void guide_watch_go_on(void);
-/* In the child of a fork, which has no guides yet. */
+/* In the child of a fork: no guide runs there yet. */
 void guide_watch_forked(void);
 
 void guides_stats(struct stats *s);

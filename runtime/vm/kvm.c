@@ -16,10 +16,10 @@
 #include "abi_image.h"
 #include "base/host.h"
 #include "base/privfd.h"
-#include "include/profile.h"
+#include "include/fault_profile.h"
 #include "pager/pte.h"
+#include "vm/kvm.h"
 #include "vm/space.h"
-#include "vm/vm.h"
 
 extern const char kern_image[], kern_image_end[];       /* kern_image.S */
 
@@ -57,7 +57,8 @@ static int device = -1;                 /* /dev/kvm, if it is open already */
 void vm_use_device(int fd) { device = fd; }
 
 /* KVM_CREATE_VM registers a notifier of the address space, which Linux gives up (EINTR) if a signal
- * is pending that is not blocked.  SIGSTOP and a freezer cannot be blocked: it is made again. */
+ * is pending that is not blocked.  SIGSTOP and a freezer cannot be blocked, so the VM is made
+ * again. */
 static int create_vm(int kvm_fd)
 {
         const uint64_t all = ~0ull;
@@ -314,7 +315,7 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
 
         if (kern()->magic != KERN_MAGIC || kern()->abi_version != ABI_VERSION) {
                 snprintf(why, n,
-                         "the kern image in this vmrun has another ABI version: build it anew");
+                         "the kern image in this vmrun has another ABI version: build it again");
                 return -EINVAL;
         }
         if (pool_max < pool_end)
@@ -339,7 +340,7 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
                          host_memory_cure(err));
                 return err;
         }
-        /* No huge page is larger than what is left of the cache: behind it are bounce pages, of
+        /* No huge page is larger than the rest of the cache: behind the cache are bounce pages, of
          * which few are used. */
         uint64_t huge = c->nframes * PAGE_SIZE / LARGE * LARGE;
         madvise((void *)(WINDOW + pool_max + huge), frames_size - huge, MADV_NOHUGEPAGE);

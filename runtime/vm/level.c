@@ -3,7 +3,7 @@
  *
  * Program and kern run at privilege level p. p = 0 wherever KVM runs ring 0 natively (VMX, SVM).
  * Where it would emulate ring 0 instruction by instruction, p = 3.  The level is found by trying:
- * kern's first instruction is one that no instruction emulator knows.
+ * no instruction emulator knows kern's first instruction.
  */
 #include <errno.h>
 #include <linux/kvm.h>
@@ -16,7 +16,10 @@
 #include <unistd.h>
 #include "abi_control.h"
 #include "base/privfd.h"
-#include "vm/vm.h"
+#include "vm/kvm.h"
+#include "vm/level.h"
+#include "vm/vcpu.h"
+#include "vm/vcpu_setup.h"
 
 static bool forced_level(int *level)
 {

@@ -1,9 +1,9 @@
 /*
- * See space.h.
+ * Sizes of the parts of guest-physical space.
  */
 #include "vm/space.h"
 #include "abi_slab.h"
-#include "tree.h"
+#include "allocator.h"
 
 #define GiB (1ull << 30)
 #define LARGE (2ull << 20)

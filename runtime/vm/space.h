@@ -1,6 +1,6 @@
 /*
- * Who has which part of guest-physical space: RAM from RAM_GPA on, above it far tiers that are
- * memory, at the top the arena of shared mappings (memory/arena.h).  Arithmetic only.
+ * The parts of guest-physical space: RAM from RAM_GPA on, above it far tiers that are memory, at
+ * the top the arena of shared mappings (memory/arena.h).  Arithmetic only.
  */
 #ifndef VMRUN_SPACE_H
 #define VMRUN_SPACE_H
@@ -10,7 +10,7 @@
 /* How far the pool may grow, in bytes: page tables take 1/512 of what is mapped, more where
  * mappings are sparse. */
 uint64_t space_pool(uint64_t nframes, uint64_t far_pages);
-/* Pages of cache and far memory for which a pool of so many bytes is enough. */
+/* How many pages of cache and far memory a pool of so many bytes is enough for. */
 uint64_t space_pool_pages(uint64_t pool);
 
 /* RAM and far tiers end here at the latest: an eighth is always left for the arena. */

@@ -8,8 +8,9 @@
 #include "abi_control.h"
 #include "base/message.h"
 #include "base/word.h"
+#include "vm/dump.h"
 #include "vm/stop.h"
-#include "vm/vm.h"
+#include "vm/vcpu.h"
 #include "vm/watch.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards thread.alive */
@@ -103,8 +104,7 @@ static bool all_stopped(const struct thread *t, uint64_t *work)
         return all && atomic_load(&started) == made;
 }
 
-/* The longest time that anything takes is over.  Threads that are still in the guest will not come
- * out of it. */
+/* The time limit is over: threads that are still in the guest will not come out of it. */
 static void complain(const struct thread *t)
 {
         for (uint32_t i = 0, n = vcpus(); i < n; i++) {
@@ -144,7 +144,7 @@ void threads_stop(struct thread *t)
                         return;
                 waits = work == before ? waits : 0;
                 before = work;
-                /* the others are on their way: in a fault, or a system call in kern */
+                /* the other threads are in a fault, or in a system call in kern */
                 word_sleep(&arrivals, seen, &again);
                 /* at most so many ms have passed: arrivals end a wait early */
                 if (++waits * 10 > watch_limit_ms())

@@ -14,8 +14,8 @@ void threads_list_forked(void);
 
 /* Stops all other threads of the program where they hold no lock of kern, have no fault under way
  * and touch nothing of the guest: before they return to the program, or in a call of the host
- * kernel, which continues meanwhile.  If another thread does the same, this one is stopped first,
- * and may never return. */
+ * kernel, which continues meanwhile.  If another thread stops all threads, too, this thread is
+ * stopped first, and may never return. */
 void threads_stop(struct thread *t);
 void threads_go(void);
 /* After threads_stop(), as the last step before the process or its program ends: only children of
@@ -34,10 +34,11 @@ struct thread *threads_find(struct thread *t, pid_t tid);
 /* In EXIT_EVENT and EXIT_PAUSE: waits here while all threads must stop. */
 void threads_pause(struct thread *t);
 
-/* Around a part that may take long on the host and touches nothing of the guest: meanwhile t counts
- * as stopped.  [I] t->safe is stored, full barrier, then threads_stopping is read.  threads_stop()
- * stores threads_stopping, full barrier, then reads t->safe.  So either t sees that it must wait,
- * or the other thread sees that t is not safe. */
+/* threads_safe_begin() and threads_safe_end() stand around a part that may take long on the host
+ * and touches nothing of the guest: meanwhile t counts as stopped.  [I] t->safe is stored, full
+ * barrier, then threads_stopping is read.  threads_stop() stores threads_stopping, full barrier,
+ * then reads t->safe.  So either t sees that it must wait, or the other thread sees that t is not
+ * safe. */
 /* vCPU number + 1 of the thread that stops all; a futex */
 extern _Atomic uint32_t threads_stopping;
 void threads_tell_stopper(void);

@@ -1,5 +1,6 @@
 /*
- * A host thread and its vCPU.  Program threads run one each; the service thread runs the cleaner's.
+ * A host thread and its vCPU.  Each thread of the program runs a vCPU; the service thread runs the
+ * cleaner's.
  */
 #ifndef VMRUN_THREAD_H
 #define VMRUN_THREAD_H
@@ -11,7 +12,7 @@
 #include <sys/types.h>
 #include "abi_exits.h"
 #include "abi_vcpu.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 
 struct kvm_run;
 struct vm;

@@ -15,7 +15,7 @@
 #include <x86intrin.h>
 #include "abi_control.h"
 #include "base/message.h"
-#include "vm/vm.h"
+#include "vm/time.h"
 
 #define REFRESH_NS   200000000ll
 #define STEP_NS      10000000ll         /* a larger error is a step of the clock, not drift */

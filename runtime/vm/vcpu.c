@@ -12,10 +12,12 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include <window.h>
+#include <guest_ram.h>
 #include "abi_image.h"
 #include "base/message.h"
-#include "vm/vm.h"
+#include "vm/dump.h"
+#include "vm/vcpu.h"
+#include "vm/vcpu_setup.h"
 #include "vm/watch.h"
 
 _Thread_local struct thread *thread_self;
@@ -310,8 +312,8 @@ static bool exception_queued(struct thread *t)
 
 static bool in_kern(uint64_t rip) { return rip - WINDOW < CONTROL_OFF; }
 
-/* A kicked vCPU that was running the program continues at kern's event entry.  One that is on its
- * way back to the program goes back to its check for events. */
+/* A kicked vCPU that was running the program continues at kern's event entry.  A vCPU that is on
+ * its way back to the program goes back to its check for events. */
 static void redirect_to_kern(struct thread *t)
 {
         const struct kern_header *h = kern();
@@ -465,7 +467,7 @@ static void watch(struct thread *t)
 
 #define EXITS_UNWATCHED 64              /* more than a system call or a fault normally makes */
 
-/* The same for a kern that exits again and again. */
+/* Like watch_begin() for a guest that does not exit: here kern exits again and again. */
 static void watch_exits(struct thread *t)
 {
         if (sys_put_off && t->watch.exits++ == EXITS_UNWATCHED)
@@ -542,7 +544,7 @@ void vcpu_run(struct thread *t)
                 unpark(t);
 }
 
-/* Release: who finds no op finds the answer. */
+/* Release: a thread that reads EXIT_NONE also reads the answer. */
 void thread_answer(struct thread *t, int64_t ret)
 {
         t->v->exit.ret = ret;

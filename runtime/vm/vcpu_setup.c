@@ -16,7 +16,9 @@
 #include "base/message.h"
 #include "base/privfd.h"
 #include "pager/pte.h"
-#include "vm/vm.h"
+#include "vm/kvm.h"
+#include "vm/time.h"
+#include "vm/vcpu_setup.h"
 #include "vm/xstate.h"
 #include "x86.h"
 
@@ -346,7 +348,7 @@ int vcpu_bring_back(struct thread *t, struct vcpu_kept *k, char *why, size_t n)
         int err = make_vcpu(t->vm, t, vcpu_fixed(t->v)->number, why, n);
         if (err)
                 return err;
-        err = set_start(t);             /* the same for all vCPUs: MSRs, XCR0 */
+        err = set_start(t);             /* MSRs and XCR0, which are equal on all vCPUs */
         if (!err && (ioctl(t->vcpu_fd, KVM_SET_SREGS, &k->sregs) < 0 ||
                      ioctl(t->vcpu_fd, KVM_SET_REGS, &k->regs) < 0))
                 err = -errno;

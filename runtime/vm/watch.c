@@ -15,7 +15,7 @@
 #include "abi_stats.h"
 #include "base/options.h"
 #include "vm/thread.h"
-#include "vm/vm.h"
+#include "vm/vcpu.h"
 #include "vm/watch.h"
 
 #define LIMIT_MS 60000

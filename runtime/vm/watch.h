@@ -1,5 +1,5 @@
 /*
- * A time limit for kern: it has so long to let a signal through to the program (watch.c).
+ * A time limit for kern: how long a signal may wait until kern lets it through to the program.
  */
 #ifndef VMRUN_WATCH_H
 #define VMRUN_WATCH_H
@@ -14,7 +14,7 @@ struct thread;
 uint64_t watch_limit_ms(void);
 
 /* Pages that kern has brought in for t's program so far.  One call may take hours (mlock), but this
- * grows meanwhile; it does not grow if kern finds the same page resident again and again. */
+ * count grows meanwhile.  It does not grow if kern finds one page resident again and again. */
 uint64_t watch_work(const struct thread *t);
 
 /* From now on KVM_RUN of this thread is interrupted once a second.  No effect if a watch has begun

@@ -24,7 +24,10 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include "memnode/nbd/nbd.h"
+#include "memnode/members.h"
+#include "memnode/nbd/handshake.h"
+#include "memnode/nbd/name.h"
+#include "memnode/nbd/proto.h"
 
 #define FAIL(what) do { fprintf(stderr, "fuzz: %s\n", what); abort(); } while (0)
 

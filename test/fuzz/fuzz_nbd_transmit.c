@@ -26,8 +26,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include "memnode/account.h"
 #include "memnode/memnode.h"
-#include "memnode/nbd/nbd.h"
+#include "memnode/nbd/export.h"
+#include "memnode/nbd/proto.h"
+#include "memnode/nbd/transmit.h"
 #include "nodeproto.h"
 
 #define FAIL(what) do { fprintf(stderr, "fuzz: %s\n", what); abort(); } while (0)

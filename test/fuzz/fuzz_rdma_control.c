@@ -1,6 +1,6 @@
 /*
  * Fuzzes the control side of the RDMA server with libFuzzer: connection requests and messages
- * (memnode/rdma/message.c, connect.c, control.c), and the clients and leases behind them
+ * (memnode/rdma/parse.c, connect.c, control.c), and the clients and leases behind them
  * (client.c, account.c, pool.c).  The network card is a fake, below. Built and run by ./run.
  *
  * Threat model. An attacker who reaches memnode's RDMA port chooses the private data of connection
@@ -30,8 +30,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "common/clock.h"
+#include "memnode/memnode.h"
 #include "memnode/pool.h"
-#include "memnode/rdma/rdma.h"
+#include "memnode/rdma/client.h"
+#include "memnode/rdma/connect.h"
+#include "memnode/rdma/connection.h"
+#include "memnode/rdma/control.h"
+#include "memnode/rdma/device.h"
 
 #define FAIL(what) do { fprintf(stderr, "fuzz: %s\n", what); abort(); } while (0)
 #define POOL  (256ull << 10)

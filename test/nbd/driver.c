@@ -37,7 +37,7 @@
 #include "base/message.h"
 #include "base/options.h"
 #include "base/privfd.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/settings.h"
 
 #define PART_PAGES 1024u
 #define SLABS      256u

@@ -449,7 +449,7 @@ else
     serve "$S" "$memnode" --size 192M --max-per-client 128M --hugepages none \
         --listen "nbd+unix://$S"
     after_that
-    check_refusal 'memnode that was started anew' 'does not know that lease: it was started anew'
+    check_refusal 'memnode that was started anew' 'does not know that lease: it was restarted'
     stop_servers
 
     lease_url="nbd+unix:///?socket=$S"

@@ -31,7 +31,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include "far/rdma/rdma.h"
+#include "far/rdma/settings.h"
 #include "node.h"
 #include "base/message.h"
 #include "base/options.h"

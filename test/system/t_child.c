@@ -1,5 +1,5 @@
 /*
- * See t_child.h.
+ * Forks and reaps a child, and checks how it ended.
  */
 #include <sys/wait.h>
 #include "t_child.h"

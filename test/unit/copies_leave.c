@@ -3,7 +3,7 @@
  * What leave.c keeps for its process is swapped together with that of request.c.
  */
 #include <string.h>
-#include <window.h>
+#include <guest_ram.h>
 #include "base/message.h"
 #include "common/clock.h"
 #include "far/copies.h"
@@ -12,7 +12,7 @@
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/slabs.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 #include "vm/vm.h"
 #include "copies_hooks.h"
 

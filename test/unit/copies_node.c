@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 #include "base/options.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 #include "copies_model.h"
 
 enum { FLIGHTS = 128 };

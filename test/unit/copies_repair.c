@@ -4,14 +4,14 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <window.h>
+#include <guest_ram.h>
 #include "base/message.h"
 #include "base/options.h"
 #include "common/clock.h"
 #include "far/copies.h"
 #include "far/far.h"
 #include "far/repair.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 #include "vm/vm.h"
 #include "copies_hooks.h"
 

@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <window.h>
+#include <guest_ram.h>
 #include <x86intrin.h>
 #include "base/message.h"
 #include "base/options.h"
@@ -18,7 +18,7 @@
 #include "far/meter.h"
 #include "far/repair.h"
 #include "far/request.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 #include "pager/frame.h"
 #include "vm/vm.h"
 #include "copies_hooks.h"

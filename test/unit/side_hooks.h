@@ -10,7 +10,7 @@
 #include <abi_control.h>
 #include "common/clock.h"
 #include "far/walk.h"
-#include "include/tree.h"
+#include "include/allocator.h"
 
 static struct control control;
 static char *maps;                      /* of a tree with one slab */

@@ -13,8 +13,10 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "settings/check.h"
-#include "pager/lookahead.h"
+#include "settings/config_file.h"
+#include "settings/node_draft.h"
 #include "settings/settings.h"
+#include "pager/lookahead.h"
 
 /* A host that is always the same. */
 uint64_t host_memory_total(void) { return 64ull << 30; }

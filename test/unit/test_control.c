@@ -16,7 +16,7 @@
 #include "common/json.h"
 #include "control/place.h"
 #include "control/protocol.h"
-#include "stats/flat.h"
+#include "stats/read.h"
 
 /* ---- requests ---- */
 

@@ -23,7 +23,7 @@
 #include "base/options.h"
 #include "base/privfd.h"
 #include "control/control.h"
-#include "control/request.h"
+#include "control/session.h"
 
 struct options opt;
 

@@ -17,7 +17,7 @@
 #include "base/state.h"
 #include "base/string.h"
 #include "base/tables.h"
-#include "common/histogram.h"
+#include "common/buckets.h"
 #include "far/timed.h"
 #include "paging/cleaner.h"
 #include "paging/fault.h"

@@ -14,7 +14,8 @@
 #include <time.h>
 #include <cmocka.h>
 #include "base/message.h"
-#include "marshal/sys.h"
+#include "marshal/call.h"
+#include "marshal/row.h"
 #include "process/robust.h"
 #include "syscalls/handlers.h"
 

@@ -20,7 +20,7 @@
 #include "base/privfd.h"
 #include "base/message.h"
 #include "process/handover.h"
-#include "settings/settings.h"
+#include "settings/absolute.h"
 
 struct options opt;
 

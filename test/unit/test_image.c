@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "load/image.h"
+#include "load/script.h"
 #include "memory/gmem.h"
 #include "mkelf.h"
 #include "vm/thread.h"

@@ -14,8 +14,12 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "memnode/account.h"
 #include "memnode/memnode.h"
-#include "memnode/nbd/nbd.h"
+#include "memnode/nbd/export.h"
+#include "memnode/nbd/name.h"
+#include "memnode/nbd/proto.h"
+#include "memnode/nbd/thread.h"
 
 #define HEX     "00112233445566778899aabbccddeeff"
 #define OTHER   "00112233445566778899aabbccddeefe"

@@ -10,7 +10,8 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "memnode/nbd/nbd.h"
+#include "memnode/nbd/handshake.h"
+#include "memnode/nbd/proto.h"
 
 /* What the client sends, and what came back. */
 static uint8_t in[64 << 10], out[64 << 10];

@@ -15,9 +15,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "profile/code.h"
-#include "profile/report.h"
 #include "profile/stacks.h"
 #include "profile/symbols.h"
+#include "profile/texts.h"
 
 /* ---- a program ---- */
 

@@ -14,7 +14,7 @@
 #include "base/kern.h"
 #include "base/state.h"
 #include "base/tables.h"
-#include "include/profile.h"
+#include "include/fault_profile.h"
 #include "paging/profile.h"
 #include "space/vma.h"
 

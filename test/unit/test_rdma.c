@@ -8,7 +8,10 @@
 #include <stdint.h>
 #include <string.h>
 #include <cmocka.h>
-#include "far/rdma/rdma.h"
+#include "far/rdma/address.h"
+#include "far/rdma/pace.h"
+#include "far/rdma/run.h"
+#include "far/rdma/silence.h"
 
 static void is_url(const char *rest, const char *host, uint16_t port)
 {

@@ -19,6 +19,8 @@
 #include "memnode/memnode.h"
 #include "memnode/pool.h"
 #include "memnode/resume.h"
+#include "memnode/resume_read.h"
+#include "memnode/resume_write.h"
 
 #define POOL    (16ul << 20)
 #define LEASES  4

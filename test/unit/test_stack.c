@@ -10,7 +10,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "load/image.h"
+#include "layout.h"
+#include "load/stack.h"
 
 static struct why why;
 static char *const no_env[] = { NULL };

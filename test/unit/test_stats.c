@@ -17,7 +17,10 @@
 #include "abi_stats.h"
 #include "abi_vcpu.h"
 #include "base/options.h"
+#include "stats/formats.h"
 #include "stats/model.h"
+#include "stats/report.h"
+#include "stats/write.h"
 #include "vm/counters.h"
 
 #define VCPUS 3

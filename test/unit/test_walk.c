@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <sys/mman.h>
 #include <cmocka.h>
-#include <window.h>
-#include "include/tree.h"
+#include <guest_ram.h>
+#include "include/allocator.h"
 #include "vm/vm.h"
 
 #define SELF  5

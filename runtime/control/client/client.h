@@ -1,38 +1,19 @@
 /*
- * vmctl: the parts of the program.
+ * vmctl: its commands that are more than a request.  They return the exit status.
  */
 #ifndef VMRUN_CONTROL_CLIENT_H
 #define VMRUN_CONTROL_CLIENT_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <sys/types.h>
 
 #define EXIT_USAGE 2
 
-/* --- connections (talk.c) --- */
-
-/* Connects to the vmrun that runs that process: a descriptor, or -ESRCH, -EACCES,
- * -ETIMEDOUT. */
-int talk_open(pid_t pid);
-/* The same, by the name of a socket in the working directory.  *pid: who listens. */
-int talk_connect(const char *name, pid_t *pid);
-
-/* text: malloc'ed, with a NUL behind it. */
-struct answer { bool ok; char *text; size_t size; };
-#define TALK_MS 5000                    /* for what vmrun answers at once */
-/* Sends a request, without its newline, and waits for the answer at most limit_ms (-1: no limit).
- * 0; -ETIMEDOUT; -ECONNRESET: the process ended, or executes another program; -EPROTO: what came is
- * no answer. */
-int talk(int fd, const char *request, int limit_ms, struct answer *a);
-
-/* --- commands that are more than a request; they return the exit status --- */
-
 int list_print(bool json);              /* list.c */
-/* Until the process ends or the user has seen enough.  (watch.c) */
+/* Shows what happens each second, until the process ends or the user stops it.  (watch.c) */
 int watch(pid_t pid, unsigned interval_ms, bool json);
-/* Begins a scrub and waits for its end, or until the user has seen enough.  rate: as given, or
- * NULL. 0, and *status is the exit status; or -errno, if the process cannot be asked.  (scrub.c) */
+/* Begins a scrub, and waits until it ends or the user stops waiting.  rate: as given, or NULL. 0,
+ * and *status is the exit status; or -errno, if the process cannot be asked.  (scrub.c) */
 int scrub(pid_t pid, const char *rate, bool json, int *status);
 
 #endif

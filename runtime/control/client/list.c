@@ -10,8 +10,9 @@
 #include <unistd.h>
 #include "common/size.h"
 #include "control/client/client.h"
+#include "control/client/talk.h"
 #include "control/place.h"
-#include "stats/flat.h"
+#include "stats/read.h"
 
 static void print_line(const char *about)
 {

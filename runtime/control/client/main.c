@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "control/client/client.h"
+#include "control/client/talk.h"
 #include "control/protocol.h"
 
 #ifndef PACKAGE_VERSION
@@ -65,7 +66,7 @@ static _Noreturn __attribute__((format(printf, 1, 2))) void usage(const char *fm
         exit(EXIT_USAGE);
 }
 
-/* Takes the options out of the words; what is left is moved together. */
+/* Takes the options out of the words, and moves the other words together. */
 static int take_options(int argc, char **argv)
 {
         const struct { const char *name; bool *flag; } flags[] = {
@@ -142,7 +143,7 @@ static int ask(pid_t pid, int fd, const char *request, int limit_ms)
 }
 
 /* A question, which may be asked twice: an execve ends connections, and the next program listens on
- * the same socket. */
+ * this socket again. */
 static int ask_one(pid_t pid, const char *request)
 {
         struct answer a;

@@ -9,8 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 #include "control/client/client.h"
+#include "control/client/talk.h"
 #include "control/protocol.h"
-#include "stats/flat.h"
+#include "stats/read.h"
 
 #define LOOK_MS 200                     /* between two questions; less at first */
 
@@ -47,8 +48,8 @@ static void show_progress(const char *flat)
                         (unsigned long long)flat_number(flat, "lost"));
 }
 
-/* Until it is over.  *good: all of it was looked at, and nothing is wrong any more.  1: it was said
- * why there is nothing to show. */
+/* Waits until the scrub is over.  *good: all pages were looked at, and no page is wrong any more.
+ * 1: a message has said why there is nothing to show. */
 static int wait_for_end(pid_t pid, int *fd, bool *good)
 {
         struct timespec pause = { 0 };
@@ -97,7 +98,7 @@ int scrub(pid_t pid, const char *rate, bool json, int *status)
                 return fd;
         snprintf(request, sizeof(request), "scrub flat start%s%s", rate ? " " : "",
                  rate ? rate : "");
-        /* Once the scrub has begun, a signal is to say that it goes on.  It waits until then. */
+        /* Signals wait until the scrub has begun, because their message says that it goes on. */
         sigemptyset(&ends);
         sigaddset(&ends, SIGINT);
         sigaddset(&ends, SIGTERM);

@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 #include "common/clock.h"
-#include "control/client/client.h"
+#include "control/client/talk.h"
 #include "control/place.h"
 #include "control/protocol.h"
 

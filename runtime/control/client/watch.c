@@ -1,6 +1,6 @@
 /*
  * vmctl PID watch: what happens, each second.  vmrun counts from one sample of a connection to the
- * next, so the first one is thrown away.
+ * next, so the first sample is thrown away.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,8 +14,9 @@
 #include "common/json.h"
 #include "common/size.h"
 #include "control/client/client.h"
-#include "stats/flat.h"
-#include "stats/model.h"
+#include "control/client/talk.h"
+#include "stats/formats.h"
+#include "stats/read.h"
 
 static volatile sig_atomic_t enough;
 static void on_signal(int sig) { (void)sig, enough = 1; }
@@ -197,7 +198,7 @@ static void sleep_ms(unsigned ms)
         nanosleep(&t, NULL);            /* a signal ends it */
 }
 
-/* The connection ends with an execve; the next program listens on the same socket. */
+/* The connection ends with an execve; the next program listens on this socket again. */
 static int again(pid_t pid, int fd)
 {
         struct answer a;
@@ -213,7 +214,7 @@ static int again(pid_t pid, int fd)
         return -ESRCH;
 }
 
-/* False: nobody reads it. */
+/* False: standard output has no reader any more. */
 static bool print(pid_t pid, const char *flat, bool json)
 {
         static struct sample s;

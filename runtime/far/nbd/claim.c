@@ -1,5 +1,5 @@
 /*
- * See nbd.h: how this vmrun becomes the only user of an export that is no lease of memnode.
+ * How this vmrun becomes the only user of an export that is no lease of memnode.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/privfd.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/claim.h"
 
 /* FNV-1a: the lock's name need only tell exports apart.  A collision causes a refusal that names
  * the file. */

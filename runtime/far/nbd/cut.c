@@ -1,12 +1,14 @@
 /*
- * See nbd.h: how dead processes of the tree are cut off from a lease.
+ * How dead processes of the tree are cut off from a lease.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include "common/clock.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/cut.h"
+#include "far/nbd/link.h"
+#include "far/nbd/node.h"
 
 /* The next name, of as many ranges as fit; returns how many. */
 static unsigned cut_name(const struct nbd_lease *g, const struct far_range *dead, unsigned count,

@@ -6,7 +6,8 @@
 #include <poll.h>
 #include <string.h>
 #include "base/message.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/data.h"
+#include "far/nbd/link.h"
 
 #define POLL_BATCH 16                   /* answers taken from a link before the next has its turn */
 

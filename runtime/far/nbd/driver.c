@@ -27,7 +27,14 @@
 #include "base/message.h"
 #include "base/privfd.h"
 #include "common/size.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/cut.h"
+#include "far/nbd/data.h"
+#include "far/nbd/lease.h"
+#include "far/nbd/link.h"
+#include "far/nbd/node.h"
+#include "far/nbd/status.h"
+#include "far/nbd/target.h"
+#include "far/nbd/trouble.h"
 #include "far/sum.h"
 
 /* polls without an arm() between two reads of the sockets */

@@ -1,10 +1,11 @@
 /*
- * See nbd.h: whether an export can be used, by what its server says of it.
+ * Whether an export can be used, by what its server says of it.
  */
 #include <errno.h>
 #include <stdio.h>
 #include "common/size.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/export.h"
+#include "far/nbd/lease.h"
 
 /* Parts of pages are read in blocks that the server takes, but no smaller ones than disks have. */
 #define BLOCK 512

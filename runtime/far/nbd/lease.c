@@ -1,7 +1,7 @@
 /*
- * See nbd.h: leases of memnode over NBD.  What else than an export's name could say which
- * connection this is?  NBD has no other words, so the names say it: memnode/nbd/nbd.h has their
- * grammar, docs/protocol.md what they are for.
+ * Leases of memnode over NBD.  NBD has no words for the lease and the connection that vmrun means,
+ * so the export's name says both: memnode/nbd/name.h has the grammar of these names,
+ * docs/protocol.md their use.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include "far/nbd/nbd.h"
+#include "far/nbd/lease.h"
 
 int nbd_lease_prepare(struct nbd_node *d, char why[FAR_WHY])
 {

@@ -1,5 +1,5 @@
 /*
- * See nbd.h: one connection to an NBD server, as a state machine.
+ * One connection to an NBD server, as a state machine.
  *
  * The socket is made and connected here, so that it can be a private descriptor (privfd_move())
  * with our own deadline.  libnbd gets it when the peer has answered.  Then come the handshake, the
@@ -21,7 +21,10 @@
 #include <unistd.h>
 #include "base/privfd.h"
 #include "common/size.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/claim.h"
+#include "far/nbd/export.h"
+#include "far/nbd/lease.h"
+#include "far/nbd/link.h"
 
 uint64_t nbd_clock(struct nbd_node *d)
 {

@@ -1,5 +1,5 @@
 /*
- * nbd:// and nbd+unix://: the interfaces between the parts of the driver.
+ * nbd:// and nbd+unix://: what the parts of the driver share.
  *
  *   driver.c   the driver's functions: open, lease, close, poll, arm
  *   data.c     transfers
@@ -65,7 +65,6 @@ struct nbd_settings {
         const char *token_file;         /* NULL: none */
         unsigned connect_timeout_ms, timeout_ms;
 };
-struct nbd_settings nbd_settings(const struct far_node *n);
 
 union nbd_address {
         struct sockaddr any;
@@ -78,17 +77,13 @@ struct nbd_target {
         char *text;                     /* the URL's parts point into it */
         struct hostport at;             /* TCP */
         const char *socket;             /* path of a unix socket; NULL: TCP */
-        /* as the server knows it; NULL: a lease, see nbd_lease_name() */
+        /* as the server knows it; NULL: a lease (lease.c) */
         const char *export;
         union nbd_address address[NBD_ADDRESSES];
         socklen_t length[NBD_ADDRESSES];
         unsigned addresses;
         char name[128];                 /* for messages: "m1 port 10809", "socket /run/m1" */
 };
-/* All of these: 0, or -errno with one sentence in why. */
-int nbd_target_parse(struct nbd_target *t, const char *rest, bool is_unix, char why[FAR_WHY]);
-int nbd_target_resolve(struct nbd_target *t, unsigned timeout_ms, char why[FAR_WHY]);
-void nbd_target_free(struct nbd_target *t);
 
 /* What a process tree knows of its lease. */
 struct nbd_lease {
@@ -97,9 +92,6 @@ struct nbd_lease {
         uint64_t incarnation;           /* 0: it is not made yet */
 };
 #define NBD_NAME 4096                   /* of an export, with its NUL: the protocol's limit */
-/* Claims the export at address i of t for this process; *fd is to be held, and closed by
- * privfd_close(). */
-int nbd_claim(const struct nbd_target *t, unsigned i, int *fd, char why[FAR_WHY]);
 
 struct nbd_slot {                       /* a command under way */
         /* what it moves: `pages` requests, linked; a demand read is alone */
@@ -199,88 +191,9 @@ struct nbd_node {
         uint64_t judged;                /* clock of the last look at time-outs */
 };
 
-/* Milliseconds in which vmrun ran: at most NBD_GAP_MS pass between two calls, or NBD_STEP_MS if the
- * node hands back.  So a server is not blamed for silence while vmrun was stopped (Ctrl-Z, a
- * suspended machine), and afterwards the answers that wait in the sockets are read before time-outs
- * are checked. */
-uint64_t nbd_clock(struct nbd_node *d);
 static inline bool nbd_is_down(const struct far_node *n)
 {
         return n->hands_back && !atomic_load_explicit(&n->up, memory_order_relaxed);
 }
-/* -ENOLINK, with why. */
-int nbd_say_down(char why[FAR_WHY]);
-
-/* --- transfers (data.c) --- */
-/* Nothing is under way on the link, all slots are free. */
-void nbd_slots_reset(struct nbd_link *l);
-/* Gives back requests that are over by far_done(); returns how many. */
-unsigned nbd_give_back(struct nbd_link *l);
-/* The link is closed, and the node is lost or hands back: gives back all that is under way by
- * far_failed(). */
-void nbd_slots_fail(struct nbd_link *l);
-/* far_driver.post. */
-unsigned nbd_post(struct far_node *n, struct far_request **r, unsigned count);
-/* Sends what a slot holds, again if need be.  The link is up. */
-void nbd_transfer(struct nbd_slot *s);
-/* Reads the answers that are there; how many requests are over. */
-unsigned nbd_take_answers(struct nbd_link *l);
-/* The link is up again: sends all that was under way. */
-void nbd_resume(struct nbd_link *l);
-
-/* --- one connection (link.c) --- */
-/* Moves a link towards LINK_UP as far as possible without waiting.  If that fails, it is LINK_DOWN
- * with err and why; err == -ESTALE: the server answers, but the data it held is gone. */
-void nbd_link_step(struct nbd_link *l);
-void nbd_link_fail(struct nbd_link *l, int err, const char *fmt, ...)
-        __attribute__((format(printf, 3, 4)));
-/* What a link that is not up waits for.  True: fills in p. False: it only waits for l->until. */
-bool nbd_link_waits(const struct nbd_link *l, struct pollfd *p);
-/* Is the connection gone?  Then the link is down. */
-bool nbd_link_broken(struct nbd_link *l);
-void nbd_link_close(struct nbd_link *l);
-
-/* --- exports (export.c) --- */
-/* Can the export of a link that is ready be used?  The first connection sets the node's size, and
- * how large a command may be; at others it is checked that both still hold.  0, or -errno with
- * why. */
-int nbd_export_fits(struct nbd_link *l, char why[FAR_WHY]);
-
-/* --- leases (lease.c) --- */
-/* Reads the token.  0, or -errno with why. */
-int nbd_lease_prepare(struct nbd_node *d, char why[FAR_WHY]);
-/* Digits that cannot be guessed.  0 or -EIO. */
-int nbd_lease_draw(char hex[33]);
-/* The name by which link l asks for its export; each time another.  0 or -errno. */
-int nbd_lease_ask(struct nbd_link *l, char name[NBD_NAME]);
-/* Takes the incarnation from the answer to the first.  0; -EPROTO: it says none. */
-int nbd_lease_made(struct nbd_link *l);
-/* far_driver.cut (cut.c) */
-int nbd_lease_cut(struct far_node *n, const struct far_range *dead, unsigned count,
-                  unsigned limit_ms, char why[FAR_WHY]);
-
-/* --- the status of a lease (status.c) --- */
-/* Asks for it now and then. */
-void nbd_status_look(struct nbd_node *d);
-/* Before the I/O thread sleeps: lowers the time-out to the next look. */
-void nbd_status_arm(const struct nbd_node *d, int *timeout_ms);
-/* far_driver.answer */
-bool nbd_answer(struct far_node *n, bool moved);
-
-/* --- when links fail (trouble.c) --- */
-/* From time to time: is the link, or the node, lost?  Sends again what the server failed. */
-void nbd_judge(struct nbd_link *l);
-/* A node that hands back: is it down now, or up?  After each look at its links. */
-void nbd_watch(struct nbd_node *d);
-
-/* --- a node (node.c) --- */
-/* Without connections; NULL: no memory. */
-struct nbd_node *nbd_node_new(struct far_node *n);
-/* Says goodbye on links that are up. */
-void nbd_node_free(struct nbd_node *d);
-/* Waits until the link is up.  0, or -errno with why. */
-int nbd_bring_up(struct nbd_link *l, char why[FAR_WHY]);
-/* What it means that the link has not come further for so long. */
-void nbd_explain_silence(const struct nbd_link *l, uint64_t ms, char why[FAR_WHY]);
 
 #endif

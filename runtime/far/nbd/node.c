@@ -1,12 +1,16 @@
 /*
- * See nbd.h: a node with its links: how it is made, how a thread waits for a link to be up, and how
- * it is freed.
+ * A node with its links: how it is made, how a thread waits for a link to be up, and how it is
+ * freed.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/privfd.h"
 #include "common/clock.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/data.h"
+#include "far/nbd/link.h"
+#include "far/nbd/node.h"
+#include "far/nbd/settings.h"
+#include "far/nbd/target.h"
 
 /* A lease is free again when its server has read NBD_CMD_DISC on all connections, which shows by
  * its closing them. */

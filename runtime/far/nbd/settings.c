@@ -3,7 +3,7 @@
  * a test can have others.
  */
 #include "base/options.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/settings.h"
 
 struct nbd_settings nbd_settings(const struct far_node *n)
 {

@@ -1,10 +1,11 @@
 /*
- * See nbd.h: what memnode says of itself, behind the last byte of a lease (include/nodeproto.h),
- * and what vmrun answers when that is a wish to be left.
+ * What memnode says of itself, behind the last byte of a lease (include/nodeproto.h), and what
+ * vmrun answers when memnode is draining.
  */
 #include <string.h>
 #include "common/clock.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/link.h"
+#include "far/nbd/status.h"
 #include "nodeproto.h"
 
 #define LOOK_MS 500                     /* between two looks, and how late a wish may be heard */

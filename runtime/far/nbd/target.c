@@ -1,5 +1,5 @@
 /*
- * See nbd.h: URLs of NBD exports, as libnbd writes them, and the addresses of their hosts.
+ * URLs of NBD exports, as libnbd writes them, and the addresses of their hosts.
  *
  *   nbd://HOST[:PORT][/EXPORT]         nbd+unix:///[EXPORT]?socket=PATH
  *
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/lookup.h"
-#include "far/nbd/nbd.h"
+#include "far/nbd/target.h"
 
 #define NBD_PORT 10809
 

@@ -1,5 +1,5 @@
 /*
- * See nbd.h: what is done when links fail: time-outs, and the loss of the node.
+ * What is done when links fail: time-outs, and the loss of the node.
  *
  * A node that hands back (far_driver) is never lost by a time-out.  All its links go down together:
  * each is then made again with a higher generation, so memnode has ended all older ones when the
@@ -11,7 +11,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include "far/nbd/nbd.h"
+#include "far/nbd/data.h"
+#include "far/nbd/link.h"
+#include "far/nbd/node.h"
+#include "far/nbd/trouble.h"
 
 /* The node is up, and hands back. */
 static void down(struct nbd_node *d, const char *why)

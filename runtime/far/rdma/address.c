@@ -13,7 +13,8 @@
 #include <string.h>
 #include "common/hostport.h"
 #include "common/lookup.h"
-#include "far/rdma/rdma.h"
+#include "far/rdma/address.h"
+#include "far/rdma/settings.h"
 
 int rdma_parse_url(const char *rest, char host[RDMA_HOST_MAX], uint16_t *port, char why[FAR_WHY])
 {

@@ -11,7 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "far/rdma/rdma.h"
+#include "far/rdma/address.h"
+#include "far/rdma/control.h"
+#include "far/rdma/device.h"
+#include "far/rdma/find.h"
+#include "far/rdma/link.h"
 
 #define RETRY_MS      200               /* between the starts of two attempts */
 /* for one attempt: the CM itself retries only after 4 s, our next attempt is sooner */

@@ -12,7 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <x86intrin.h>
-#include "far/rdma/rdma.h"
+#include "far/rdma/control.h"
+#include "far/rdma/data.h"
+#include "far/rdma/device.h"
+#include "far/rdma/link.h"
+#include "far/rdma/pace.h"
+#include "far/rdma/queue.h"
+#include "far/rdma/recover.h"
 
 #define LOOK_EVERY  64                  /* polls between looks at the clock */
 #define LOOK_MS     10                  /* and the shortest time between steps while all works */

@@ -22,7 +22,8 @@
 #include <unistd.h>
 #include "base/privfd.h"
 #include "common/size.h"
-#include "far/rdma/rdma.h"
+#include "far/rdma/device.h"
+#include "far/rdma/words.h"
 
 /* Makes the descriptor in a public field private, and non-blocking. */
 static int hide(int *fd)

@@ -8,7 +8,14 @@
 #include <time.h>
 #include "base/message.h"
 #include "common/size.h"
-#include "far/rdma/rdma.h"
+#include "far/rdma/control.h"
+#include "far/rdma/data.h"
+#include "far/rdma/device.h"
+#include "far/rdma/fork.h"
+#include "far/rdma/member.h"
+#include "far/rdma/recover.h"
+#include "far/rdma/settings.h"
+#include "far/rdma/words.h"
 #include "far/sum.h"
 
 static void rdma_close(struct far_node *n)

@@ -7,7 +7,8 @@
  * this process learns of later is asked for at once.  If that fails, queue.c sends nothing there,
  * but counts the connections as broken, and the next one asks for it.
  */
-#include "far/rdma/rdma.h"
+#include "far/rdma/find.h"
+#include "far/rdma/link.h"
 
 union rdma_message rdma_find_question(const struct rdma_grant *g)
 {

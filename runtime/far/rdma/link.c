@@ -15,7 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "far/rdma/rdma.h"
+#include "far/rdma/device.h"
+#include "far/rdma/link.h"
+#include "far/rdma/words.h"
 
 #define ACK_TIMEOUT   14
 #define RETRIES       6

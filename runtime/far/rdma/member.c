@@ -10,7 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "far/rdma/rdma.h"
+#include "far/rdma/address.h"
+#include "far/rdma/control.h"
+#include "far/rdma/data.h"
+#include "far/rdma/find.h"
+#include "far/rdma/member.h"
 
 #define DOWN    "the node is down: its connections are being made again"
 #define JOIN_MS 1000                    /* the longest wait for a node that hands back */

@@ -17,7 +17,7 @@
  *
  * Times are in ticks of the TSC; nothing here needs to know how long one is.
  */
-#include "far/rdma/rdma.h"
+#include "far/rdma/pace.h"
 
 #define TOO_MUCH  2                     /* times the best */
 #define GOOD      8                     /* samples in a row before the window grows */

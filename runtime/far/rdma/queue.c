@@ -11,7 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <x86intrin.h>
-#include "far/rdma/rdma.h"
+#include "far/rdma/link.h"
+#include "far/rdma/pace.h"
+#include "far/rdma/queue.h"
+#include "far/rdma/run.h"
 
 static void count(uint64_t *counter, uint64_t n)
 {

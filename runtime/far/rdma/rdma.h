@@ -1,5 +1,5 @@
 /*
- * The parts of vmrun's driver for rdma:// nodes.
+ * rdma:// nodes: what the parts of the driver share.
  *
  *   driver.c     the driver's functions: open, lease, close, describe
  *   settings.c   what options say about a node
@@ -58,7 +58,6 @@ struct rdma_settings {
         uint8_t token[NODE_TOKEN_MAX];  /* padded with zeros */
         const char *program;            /* for memnode's log */
 };
-int rdma_settings(const struct far_node *n, struct rdma_settings *s, char why[FAR_WHY]);
 
 /* ---- addresses ---- */
 
@@ -66,18 +65,6 @@ int rdma_settings(const struct far_node *n, struct rdma_settings *s, char why[FA
 #define RDMA_ADDRESSES 8
 
 union rdma_sockaddr { struct sockaddr sa; struct sockaddr_in in; struct sockaddr_in6 in6; };
-
-/* "//HOST[:PORT][/]", HOST a name, an IPv4 address or an IPv6 address in brackets. */
-int rdma_parse_url(const char *rest, char host[RDMA_HOST_MAX], uint16_t *port, char why[FAR_WHY]);
-/* All addresses of the host, at most RDMA_ADDRESSES.  Returns how many, or -errno with why.  Waits
- * for name service, at most timeout_ms. */
-int rdma_resolve(const char *host, uint16_t port, unsigned timeout_ms, union rdma_sockaddr *list,
-                 char why[FAR_WHY]);
-/* The address of a device by which rdma_cm can be made to use it; 0, or -errno with why.
- * from->sa.sa_family is AF_UNSPEC if such a device has no address (InfiniBand): then the route must
- * lead to it. */
-int rdma_device_address(const struct rdma_settings *s, int family, union rdma_sockaddr *from,
-                        char why[FAR_WHY]);
 
 /* ---- one connection ---- */
 
@@ -109,32 +96,6 @@ struct rdma_link {
         enum rdma_failure failure;
         char why[FAR_WHY];              /* LINK_FAILED: a sentence */
 };
-/* Starts connecting; events drive the rest. */
-void rdma_link_start(struct rdma_link *l);
-/* Reads all events of a channel and advances its links; returns how many events there were. */
-unsigned rdma_link_events(struct rdma_event_channel *channel);
-/* Frees all it has, whatever its state.  Afterwards the device touches no memory on its behalf, so
- * it is safe to use this memory for something else, or to post the same requests elsewhere. */
-void rdma_link_close(struct rdma_link *l);
-/* Marks the link as failed; its owner must close it.  The first reason stays. */
-__attribute__((format(printf, 3, 4)))
-void rdma_link_fail(struct rdma_link *l, enum rdma_failure failure, const char *fmt, ...);
-void rdma_link_errno(struct rdma_link *l, int err, const char *doing);
-void rdma_link_silent(struct rdma_link *l, unsigned ms);        /* no answer for so long */
-
-/* ---- words (words.c): a sentence in why, and the kind of failure ---- */
-
-enum rdma_failure rdma_words_errno(const union rdma_sockaddr *peer, int err, const char *doing,
-                                   char why[FAR_WHY]);
-enum rdma_failure rdma_words_event(const union rdma_sockaddr *peer, const struct rdma_cm_event *ev,
-                                   char why[FAR_WHY]);
-/* found: the address and the route had been resolved. */
-enum rdma_failure rdma_words_silent(const union rdma_sockaddr *peer, bool found, unsigned ms,
-                                    char why[FAR_WHY]);
-const char *rdma_words_address(const union rdma_sockaddr *a, char text[80]);
-/* "; the limit of locked memory is 64K: raise it ..." if the limit is so low that it may be the
- * cause, else "". */
-const char *rdma_words_memlock(char text[128]);
 
 /* ---- the device ---- */
 
@@ -154,15 +115,6 @@ struct rdma_memory {
         /* NULL: the frames are registered; else pages to copy through */
         char *pool;
 };
-/* Opens the device to which the first connection was resolved. */
-int rdma_device_open(struct rdma_device *d, struct rdma_cm_id *id, char why[FAR_WHY]);
-void rdma_device_close(struct rdma_device *d);
-/* m->base and m->len say what; the device is open. */
-int rdma_memory_open(struct rdma_memory *m, struct rdma_device *d, char why[FAR_WHY]);
-void rdma_memory_close(struct rdma_memory *m);
-/* Event channels whose descriptor the program does not see, and that never wait. */
-struct rdma_event_channel *rdma_channel_open(char why[FAR_WHY]);
-void rdma_channel_close(struct rdma_event_channel *ch);
 
 /* ---- the control connection ---- */
 
@@ -226,39 +178,6 @@ struct rdma_control {
          * more; loaded with acquire. */
         atomic_bool lost;
 };
-/* Makes its channel, and sets how its connections are made. */
-int rdma_control_prepare(struct rdma_node *rn, char why[FAR_WHY]);
-/* Connects and sends HELLO.  Waits, at most until deadline.  Fills in the limits of the node. */
-int rdma_control_open(struct rdma_node *rn, const char *rest, int64_t deadline, char why[FAR_WHY]);
-/* Sends GOODBYE, which releases the leases, and disconnects; waits a little. */
-void rdma_control_close(struct rdma_node *rn);
-/* With the lock held: handles events and messages, notices breaks, begins and ends attempts.  Never
- * waits. */
-void rdma_control_step(struct rdma_node *rn, int64_t now);
-/* With the lock held: sends a request and waits for its answer, across reconnections, until
- * deadline (ms).  0, or -errno.  -ENOLINK: the node is lost; or it hands back, and is down. */
-int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t deadline,
-                     union rdma_message *answer);
-/* With the lock held: says that this process has moved away, or that it cannot.  Never waits.
- * True: memnode knows it; if it has moved, the connection is closed for good. */
-bool rdma_control_answer(struct rdma_node *rn, bool moved);
-/* Milliseconds until rdma_control_step must be called if nothing happens; -1: no limit. */
-int rdma_control_patience(const struct rdma_node *rn, int64_t now);
-/* With the lock held: it may be used for requests.  Else it is being made, or it is not known yet
- * where all slabs are (find.c). */
-bool rdma_control_is_up(const struct rdma_control *c);
-
-/* find.c; all with the lock held */
-#define FIND_MS 1500                    /* for memnode's answer, as for an attempt to connect */
-/* The connection is made: takes an answer that has come.  True: c->finding is to be asked for now;
- * NULL: all slabs are known.  False: an answer is under way, or the link has failed. */
-bool rdma_find_next(struct rdma_node *rn);
-union rdma_message rdma_find_question(const struct rdma_grant *g);
-/* Takes memnode's answer about g.  False: it does not have the slab. */
-bool rdma_find_take(const struct rdma_control *c, struct rdma_grant *g,
-                    const union rdma_message *a);
-/* Its address and key were right before memnode was restarted. */
-bool rdma_find_stale(const struct rdma_control *c, const struct rdma_grant *g);
 
 /* ---- the data connections ---- */
 
@@ -317,29 +236,10 @@ struct rdma_pace {
          * background pages over by then. */
         struct { uint64_t end, done; } turn[2];
 };
-/* sent, done: background pages posted so far, and over. */
-/* at the end of each turn */
-void rdma_pace_turn(struct rdma_pace *p, uint64_t done, uint64_t now);
-void rdma_pace_slept(struct rdma_pace *p);
-/* a demand read is posted */
-void rdma_pace_asked(struct rdma_pace *p, uint64_t sent, uint64_t done, uint64_t now);
-/* a demand read is over */
-void rdma_pace_done(struct rdma_pace *p, uint64_t now);
-/* some of the background was posted */
-void rdma_pace_sent(struct rdma_pace *p);
-/* how many more pages of a kind may be posted, with `posted` already */
-unsigned rdma_pace_room(const struct rdma_pace *p, unsigned posted);
 
 /* See silence.c.  Times are by rdma_data.ran. */
 /* it was asked whether the node is there: when, and control.answers before */
 struct rdma_silence { bool asking; int64_t asked; unsigned answers; };
-/* Nothing has ended for `stall` ms.  A node that hands back is asked soon, by a WRITE of no bytes
- * on the control connection, which its card answers: a RDMA_ASK each time.  If it does not answer,
- * it is RDMA_SILENT.  If it does it is only slow, and has as long as any other: then it is
- * RDMA_STUCK, whatever the control connection says. */
-enum rdma_verdict { RDMA_WAIT, RDMA_ASK, RDMA_SILENT, RDMA_STUCK };
-enum rdma_verdict rdma_silence(struct rdma_silence *s, bool hands_back, int64_t stall, int64_t ran,
-                               unsigned answers);
 
 struct rdma_data {
         struct rdma_event_channel *channel;
@@ -367,53 +267,6 @@ struct rdma_data {
         bool made;                      /* they were up once */
 };
 
-/* Neighbours for one work request: how many requests from r on, at most max_pages, form one run in
- * their slab, upwards or downwards (what a stream reads forward was often written backward).  Their
- * memory, in at most max_sge pieces and in the order of the slab, goes to sge (address and length).
- * cookie[0] is the address of a request's memory. */
-struct rdma_run { unsigned pages, pieces; uint32_t lowest; };   /* lowest: page of the slab */
-struct rdma_run rdma_run(const struct far_request *r, unsigned max_pages, unsigned max_sge,
-                         struct ibv_sge *sge);
-
-/* --- one queue (queue.c).  -errno: the connection is broken, and d->why says why. --- */
-
-/* Adds a request, which is under way from here on, and gives it memory.  q has room (count <
- * depth). */
-void rdma_queue_add(struct rdma_node *rn, struct rdma_queue *q, struct far_request *r);
-/* Posts what is unsent, as far as there is room on the device. */
-int rdma_queue_send(struct rdma_node *rn, struct rdma_queue *q);
-/* Takes completions; adds the number of finished requests to *over. */
-int rdma_queue_poll(struct rdma_node *rn, struct rdma_queue *q, unsigned *over);
-/* Makes the next completion an event on the channel.  True: a completion is already there, kept for
- * poll. */
-bool rdma_queue_arm(struct rdma_queue *q);
-/* Takes a queue down: all requests under way wait to be posted again. */
-void rdma_queue_down(struct rdma_queue *q);
-/* Gives all requests back by far_failed(). */
-void rdma_queue_fail(struct rdma_node *rn, struct rdma_queue *q);
-uint64_t rdma_background_done(const struct rdma_data *d);       /* pages */
-
-/* --- how they are made, and when one breaks (recover.c) --- */
-
-/* Registers the frames, or a pool, whose pages it distributes over the queues. */
-int rdma_data_attach(struct rdma_node *rn, char why[FAR_WHY]);
-
-/* A data connection broke (d->why): takes all three down, and has the control connection renewed.
- * If the node hands back, gives back all requests. */
-void rdma_data_broken(struct rdma_node *rn);
-/* Handles events, time-outs, recovery, and the loss of the node. */
-void rdma_data_step(struct rdma_node *rn, int64_t now);
-/* far_driver.answer */
-bool rdma_answer(struct far_node *n, bool moved);
-
-/* --- all three (data.c) --- */
-
-int rdma_data_open(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY]);
-void rdma_data_close(struct rdma_node *rn);
-unsigned rdma_data_post(struct far_node *n, struct far_request **r, unsigned count);
-unsigned rdma_data_poll(struct far_node *n);
-int rdma_data_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *timeout_ms);
-
 /* ---- all of it ---- */
 
 static inline bool rdma_is_down(const struct far_node *n)
@@ -437,28 +290,5 @@ struct rdma_node {
          * any. */
         _Atomic(struct rdma_grant *) grants;
 };
-
-/* ---- children ---- */
-
-/* fork.c: far_driver.forked */
-bool rdma_forked(struct far_node *n);
-
-/* member.c */
-/* far_driver.cut */
-int rdma_cut(struct far_node *n, const struct far_range *dead, unsigned count, unsigned limit_ms,
-             char why[FAR_WHY]);
-/* far_driver.keep; and open(), if n->inherited has what keep() left. */
-bool rdma_keep(const struct far_node *n, struct far_kept_node *k);
-int rdma_take_over(struct rdma_node *rn, const char *rest, char why[FAR_WHY]);
-/* far_place.word: a slab's number, its address, and this: its key, and when they were right. */
-static inline uint64_t rdma_key_word(uint32_t rkey, uint32_t restarts)
-{
-        return (uint64_t)restarts << 32 | rkey;
-}
-/* far_driver.use */
-int rdma_use(struct far_node *n, struct far_place *place, uint32_t pages);
-/* In a forked child, before attach() registers memory: connects as another member of the client.
- * If the node hands back, it may be down afterwards, and its device not open. */
-int rdma_rejoin(struct rdma_node *rn, char why[FAR_WHY]);
 
 #endif

@@ -22,7 +22,13 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/message.h"
-#include "far/rdma/rdma.h"
+#include "far/rdma/control.h"
+#include "far/rdma/device.h"
+#include "far/rdma/link.h"
+#include "far/rdma/queue.h"
+#include "far/rdma/recover.h"
+#include "far/rdma/silence.h"
+#include "far/rdma/words.h"
 
 #define ATTEMPT_MS   1500               /* for the three data connections together */
 /* between two looks at the clock; more than this is our own pause, not the node's silence */

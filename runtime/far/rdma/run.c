@@ -1,7 +1,7 @@
 /*
  * Runs of neighbours: which requests share one work request.
  */
-#include "far/rdma/rdma.h"
+#include "far/rdma/run.h"
 
 static void reverse(struct ibv_sge *sge, unsigned n)
 {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "base/options.h"
 #include "common/token.h"
-#include "far/rdma/rdma.h"
+#include "far/rdma/settings.h"
 
 int rdma_settings(const struct far_node *n, struct rdma_settings *s, char why[FAR_WHY])
 {

@@ -1,7 +1,7 @@
 /*
- * See rdma.h: how long is too long.
+ * How long is too long: a device whose queue pairs complete nothing, and a node that may be gone.
  */
-#include "far/rdma/rdma.h"
+#include "far/rdma/silence.h"
 
 /* a QP with work that completes nothing for so long is broken, even if its device reports no
  * error */

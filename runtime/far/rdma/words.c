@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include "common/size.h"
-#include "far/rdma/rdma.h"
+#include "far/rdma/words.h"
 
 /* Reasons of rejection, numbered as in the InfiniBand specification: only those that can concern
  * us. */
@@ -129,8 +129,8 @@ static enum rdma_failure rejected_by_memnode(const char *to, const struct rdma_c
         switch (r.kind) {
         case NODE_EUNKNOWN:
                 return say(why, FAIL_UNKNOWN,
-                           "its memnode does not know this program any more (it was started anew, "
-                           "or its grace time was over)");
+                           "its memnode does not know this program any more (it was restarted, or "
+                           "its grace time was over)");
         case NODE_ECLOSING:
                 return say(why, FAIL_FINAL,
                            "its memnode is about to end: start it again, then this program");

@@ -1,0 +1,26 @@
+/*
+ * Accounts: a client of either protocol has one, for what it holds and for the memory itself.  Any
+ * thread.
+ */
+#ifndef MEMNODE_ACCOUNT_H
+#define MEMNODE_ACCOUNT_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+struct account;
+/* name: for the log and the statistics; NULL if there are too many */
+struct account *account_open(const char *name);
+/* what it still holds goes back to the pool, zeroed */
+void account_close(struct account *a);
+/* Zeroed memory for a client: 0; -ENOSPC: not free; -EDQUOT: more than a client may have. */
+int account_take(struct account *a, uint64_t bytes, char **at);
+void account_give(struct account *a, char *at, uint64_t bytes);
+/* bytes it may hold in all, as things stand */
+uint64_t account_limit(const struct account *a);
+/* For the statistics. */
+void account_count(struct account *a, uint64_t reads, uint64_t writes, uint64_t read_bytes,
+                   uint64_t written_bytes);
+void account_print(FILE *to);
+
+#endif

@@ -1,0 +1,29 @@
+/*
+ * The two texts of a fault profile.
+ */
+#ifndef VMRUN_PROFILE_TEXTS_H
+#define VMRUN_PROFILE_TEXTS_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+#include "profile/code.h"
+#include "profile/stacks.h"
+
+/* What a profile is of. */
+struct profile_of {
+        const struct stacks *stacks;
+        uint64_t cut, lost, lost_ticks; /* as in struct profile */
+        struct code *code;
+        const char *program;
+        pid_t pid;
+        uint64_t tsc_khz;               /* 0: not known */
+};
+
+/* A line a stack, "main;insert;memcpy 123", outermost first, the one with most faults first.  0, or
+ * -ENOMEM; the caller looks for errors of f. */
+int profile_folded(const struct profile_of *of, FILE *f);
+/* A table for people: a line a place in the program, and who called it from where.  Likewise. */
+int profile_table(const struct profile_of *of, FILE *f);
+
+#endif
