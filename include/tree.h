@@ -102,7 +102,7 @@ struct tree_common {
         /* a set of nodes: writes of processes that were buried may still arrive there */
         _Atomic uint64_t uncut;
         _Atomic uint32_t missed;        /* counts writes that a copy missed: a hint to repair */
-        /* the number, plus 1, of the process that may copy shared slots (runtime/far/repair.c) */
+        /* the number, plus 1, of the process that may copy shared slots (runtime/far/held.h) */
         _Atomic uint32_t repairer;
         /* a set of nodes that are to be left, or were: their slabs have bits.  Only grows, under
          * the tree's mutex (runtime/far/leave.h). */
@@ -115,6 +115,8 @@ struct tree_common {
         uint32_t pad[5];
         struct tree_process process[TREE_PROCESSES];
 };
+/* Of the tree of this process, once it uses a slab. */
+#define TREE_COMMON ((struct tree_common *)TREE_WINDOW)
 
 /* A process that is not up yet: its number, and the private descriptor that keeps it alive
  * (runtime/far/tree_life.c); -1: there is none. */

@@ -39,12 +39,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "far/far.h"
+#include "include/tree.h"
 
 /* The tree's memory (include/tree.h), and the number of this process in it. */
 struct copies {
         char *units;
         uint32_t self;
 };
+
+/* Of this process, once it uses a slab. */
+static inline struct copies copies(void)
+{
+        return (struct copies){ .units = (char *)TREE_WINDOW, .self = CONTROL->tree_number };
+}
 
 /* The place to read a page from now, as an index; -1: none.  The node of highest priority that
  * answers and has it; nodes of the same priority share.  not: places to leave out, a set. */

@@ -9,12 +9,12 @@
 #include <unistd.h>
 #include "base/message.h"
 #include "far/far.h"
+#include "far/held.h"
 #include "far/io.h"
 #include "far/leave.h"
 #include "far/memfd.h"
 #include "far/placement.h"
 #include "far/rebuild.h"
-#include "far/repair.h"
 #include "far/request.h"
 #include "far/scrub.h"
 #include "far/timing.h"
@@ -72,9 +72,9 @@ void far_expect_end(int number) { slabs_expect_end(number); }
 void far_unkeep(const struct far_kept *k) { tree_child_left(&k->next); }
 void far_leaves(bool leaves)
 {
-        slabs_leaves(leaves && repair_stop());
+        slabs_leaves(leaves && held_stop());
         if (!leaves)
-                repair_go_on();
+                held_go_on();
 }
 
 static bool is_local(const struct far_node *n)
@@ -130,7 +130,7 @@ static void say_goodbye(const struct far_node *lost)
 static bool still;
 
 /* Copies that are under way are writes too: then others have the nodes cut this process off. */
-void far_still(void) { still = repair_stop(); }
+void far_still(void) { still = held_stop(); }
 
 void far_end(void)
 {

@@ -33,6 +33,7 @@
 #include "base/word.h"
 #include "common/clock.h"
 #include "far/far.h"
+#include "far/held.h"
 #include "far/io.h"
 #include "far/leave.h"
 #include "far/repair.h"
@@ -309,8 +310,8 @@ void io_pause_repairs(void)
         unsigned n;
 
         leave_put_off();
-        repair_stop();
-        while ((n = repair_under_way(&word)) > 0)
+        held_stop();
+        while ((n = held_under_way(&word)) > 0)
                 if (opt.io == IO_INLINE)
                         io_wait(word, n);
                 else

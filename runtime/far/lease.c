@@ -7,10 +7,10 @@
 #include <errno.h>
 #include <string.h>
 #include "base/message.h"
+#include "far/held.h"
 #include "far/io.h"
 #include "far/placement.h"
 #include "far/rebuild.h"
-#include "far/repair.h"
 #include "far/slabs.h"
 #include "far/timing.h"
 #include "far/window.h"
@@ -243,7 +243,7 @@ int64_t far_exit_release(struct thread *t, struct exit_req *rq)
                                         ? kern_pointer(t, rq->a[0], rq->a[1] * sizeof(*slots))
                                         : NULL;
 
-        if (!seq.in_tree || !slots || repair_release(slots, rq->a[1]) != 0)
+        if (!seq.in_tree || !slots || held_release(slots, rq->a[1]) != 0)
                 die_(EXIT_VMRUN_FAILED, "kern let go of a slot that it does not hold: a bug in "
                                         "vmrun, or the program may have written into kern");
         return 0;

@@ -30,11 +30,6 @@ void far_asked(struct far_node *n)
 
 bool leave_is_asked(void) { return atomic_load_explicit(&some, memory_order_relaxed); }
 
-static struct copies copies(void)
-{
-        return (struct copies){ .units = (char *)TREE_WINDOW, .self = CONTROL->tree_number };
-}
-
 static bool is_target(const struct far_node *n, const struct far_node *for_n)
 {
         return n != for_n && n->driver->kind == SLAB_REMOTE && n->fences && !n->lost &&
@@ -75,7 +70,7 @@ static bool all_have_places(void)
 /* Nothing of this process is only there. */
 static bool may_leave(const struct far_node *n)
 {
-        return atomic_load_explicit(&n->noted, memory_order_acquire) && repair_is_free() &&
+        return atomic_load_explicit(&n->noted, memory_order_acquire) && repair_has_drained() &&
                all_have_places();
 }
 
@@ -86,15 +81,13 @@ void leave_is_over(struct far_node *n)
         n->settled = true;
 }
 
-static struct tree_common *common(void) { return (struct tree_common *)TREE_WINDOW; }
-
 /* A process that the node has not asked has slots: a child, born since moves.c looked.  As long as
  * its parent lives, which has not answered, the node waits; but that may be killed.  Acquire: who
  * sees slots counted for a number sees what was stored of it before, when the number was taken:
  * `asked` is 0, and `left` is as of the parent. */
 static bool has_strangers(const struct far_node *n)
 {
-        const struct tree_common *c = common();
+        const struct tree_common *c = TREE_COMMON;
         const uint32_t processes = atomic_load_explicit(&c->numbers, memory_order_acquire);
 
         for (uint32_t p = 0; p < processes; p++) {
@@ -113,7 +106,7 @@ static bool has_strangers(const struct far_node *n)
 /* Release: `left` is for processes that look whether they may answer (moves.c). */
 static void note_left(const struct far_node *n)
 {
-        struct tree_common *c = common();
+        struct tree_common *c = TREE_COMMON;
 
         if (CONTROL->nslabs)
                 atomic_fetch_or_explicit(&c->process[CONTROL->tree_number].left, 1ull << n->index,

@@ -107,7 +107,7 @@ static bool has_dead(void)
 }
 
 /* True: dead processes are to be buried, since they may hold what others wait for, as the right to
- * copy shared slots (repair.c). */
+ * copy shared slots (held.h). */
 static bool judge_asked(void)
 {
         bool moves = false;

@@ -26,6 +26,7 @@
 #include "base/word.h"
 #include "common/clock.h"
 #include "far/copies.h"
+#include "far/held.h"
 #include "far/meter.h"
 #include "far/repair.h"
 #include "far/request.h"
@@ -133,11 +134,6 @@ static void reuse(struct request *q)
         unused = q;
 }
 
-static struct copies copies(void)
-{
-        return (struct copies){ .units = (char *)TREE_WINDOW, .self = CONTROL->tree_number };
-}
-
 /* Not of a part. */
 static struct frame *frame_of(const struct request *q)
 {
@@ -204,7 +200,7 @@ static struct sums sums(const struct request *q)
  * hints, of which the one that others see follows the one of this process's vCPUs. */
 static bool keeps_pieces(const struct request *q)
 {
-        _Atomic uint32_t *kept = &((struct tree_common *)TREE_WINDOW)->parts_read;
+        _Atomic uint32_t *kept = &TREE_COMMON->parts_read;
         unsigned unit = q->slab->place[0].node->unit;
 
         if (!unit || PIECE_SIZE % unit)
@@ -421,7 +417,7 @@ void request_begin(struct io_entry *e, unsigned vcpu)
                 send_read(q);
                 return;
         }
-        if (repair_holds(q->slot)) {
+        if (held_has(q->slot)) {
                 q->next = behind;
                 behind = q;
                 return;

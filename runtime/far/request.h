@@ -27,7 +27,7 @@ bool request_written(uint64_t slot);
 /* The copies at these places are wrong, although they were written, and another one is right:
  * nobody is to read them. */
 void request_spoiled(uint64_t slot, unsigned places);
-/* The slot is no longer held (repair_holds()): begins the writes that waited for that. */
+/* The slot is no longer held (held_has()): begins the writes that waited for that. */
 void request_go_on(uint64_t slot);
 /* Gives drivers what they have room for; demand reads first.  Returns how many transfers. */
 unsigned request_post(void);

@@ -8,8 +8,8 @@
 #include "common/clock.h"
 #include "common/size.h"
 #include "far/copies.h"
+#include "far/held.h"
 #include "far/placement.h"
-#include "far/repair.h"
 #include "far/slabs.h"
 #include "vm/vm.h"
 
@@ -80,12 +80,11 @@ uint64_t far_leased_pages(void)
 /* As kern counts them (kern/far/slotmap.c).  Its number is valid once there is a slab. */
 uint64_t far_used_pages(void)
 {
-        const struct tree_common *c = (const struct tree_common *)TREE_WINDOW;
         const struct tree_process *p;
 
         if (__atomic_load_n(&CONTROL->nslabs, __ATOMIC_ACQUIRE) == 0)
                 return 0;
-        p = &c->process[CONTROL->tree_number];
+        p = &TREE_COMMON->process[CONTROL->tree_number];
         return atomic_load_explicit(&p->owned, memory_order_relaxed) +
                atomic_load_explicit(&p->shared, memory_order_relaxed);
 }
@@ -164,7 +163,7 @@ int slabs_start(void)
                 slabs_push();
         }
         seq.in_tree = true;
-        repair_in(&seq.tree);
+        held_in(&seq.tree);
         return 0;
 }
 
@@ -249,7 +248,7 @@ void slabs_used(uint64_t used[NODES_MAX])
 
 void slabs_lacking(uint64_t lacking[NODES_MAX])
 {
-        const struct copies c = { .units = (char *)TREE_WINDOW, .self = CONTROL->tree_number };
+        const struct copies c = copies();
         uint32_t n = __atomic_load_n(&CONTROL->nslabs, __ATOMIC_ACQUIRE);
 
         memset(lacking, 0, NODES_MAX * sizeof(*lacking));

@@ -6,7 +6,7 @@
  *   copies_program.c     how processes come to be, and what programs do
  *   copies_tree.c        the real sources of the tree, and what surrounds them
  *   copies_request.c     the real copies.c and request.c, in each process's own memory
- *   copies_repair.c      the real repair.c, in the same way
+ *   copies_repair.c      the real held.c, repair.c and whole.c, in the same way
  *   copies_leave.c       the real leave.c and moves.c, in the same way
  *   copies_node.c        memory nodes, the network, and a driver
  *
@@ -132,7 +132,7 @@ struct seat {
         struct view view[NODES];
         struct page page[HELD];
         uint64_t copy_frame[REPAIR_FRAMES];
-        struct life *repair_owner;      /* has the lock of repair.c */
+        struct life *held_owner;        /* has the lock of held.c */
 };
 extern struct seat seats[SEATS];
 extern bool abandoned[SLOTS];

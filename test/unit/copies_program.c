@@ -4,8 +4,8 @@
  */
 #include <string.h>
 #include "base/options.h"
+#include "far/held.h"
 #include "far/leave.h"
-#include "far/repair.h"
 #include "copies_model.h"
 
 bool agent_done;
@@ -18,7 +18,7 @@ static void end_in_order(struct seat *s)
 
         if (still && bug != STILL_EARLY) {
                 quiesce(s);
-                still = repair_stop();
+                still = held_stop();
         }
         tree_leave(&s->tree, still, 500);
         met.ends++;
@@ -139,11 +139,11 @@ static void do_fork(struct seat *s, enum start how)
                                                         .value = s->page[i].value,
                                                         .inherited = s->page[i].state };
                 met.forks++;
-                repair_go_on();
+                held_go_on();
                 if (how == EXECUTED)
                         wait_until(is_up, &w);
         }
-        repair_go_on();
+        held_go_on();
         tree_child_left(&c);
 }
 
@@ -170,11 +170,11 @@ static void do_exec(struct seat *s)
         if (!expect(s, &next))
                 return;
         quiesce(s);
-        tree_leaves(&s->tree, repair_stop());
+        tree_leaves(&s->tree, held_stop());
         crash_point();
         if (chance(4)) {                /* execve has failed */
                 tree_leaves(&s->tree, false);
-                repair_go_on();
+                held_go_on();
                 tree_child_left(&next);
                 return;
         }
@@ -357,7 +357,7 @@ static void take_all(struct seat *s)
                 if (g)
                         ask(s, g, true);
         }
-        repair_go_on();
+        held_go_on();
         quiesce(s);
         find_places(s);
         wait_until(is_repaired, s);

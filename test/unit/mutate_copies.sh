@@ -12,7 +12,8 @@ build_test() {
 }
 
 copies=far/copies.c request=far/request.c hold=tree_hold.c life=tree_life.c
-repair=far/repair.c whole=far/whole.c slotmap=far/slotmap.c leave=far/leave.c moves=far/moves.c
+held=far/held.c repair=far/repair.c whole=far/whole.c slotmap=far/slotmap.c leave=far/leave.c
+moves=far/moves.c
 
 mutant $copies "a missed write is not noted" \
     '/^static void set_good/,/^}/s/^        set_bit/        if (!good) return; &/'
@@ -125,25 +126,25 @@ mutant $request "only places of when a write began can make its slot due" '
 mutant $request "a slot is copied while it is written" \
     '/^void request_repair/,/^}/s/request_written\(slot\)/0/'
 mutant $request "a slot is written while it is copied" \
-    '/^void request_begin/,/^}/s/if \(repair_holds\(q->slot\)\)/if (0)/'
+    '/^void request_begin/,/^}/s/if \(held_has\(q->slot\)\)/if (0)/'
 mutant $request "a copy that could not be made up for is good" \
     '/^static void copy_over/,/^}/s/repaired\(&c, q->slot, q->good\)/repaired(\&c, q->slot, q->good | q->late)/'
 mutant $copies "copies are made up for although a write may arrive there" \
     '/^unsigned copies_to_repair/,/^}/s/ & copies_to_write\(c, s, slot\)//'
-mutant $repair "a slot that is copied may be taken when it is freed" \
-    '/^static bool hold/,/^}/s/\(uint16_t\)\(mine \| SLOT_DUE\)/mine/'
-mutant $repair "two processes copy shared slots" \
-    '/^static bool hold\(/,/^}/s/is_repairer\(\)/true/'
-mutant $repair "a shared slot is released while it is copied" \
-    '/^static bool defers/,/^}/s/!copying\[i\]\.owned/0/'
-mutant $repair "copies begin while the process forks" \
-    '/^bool repair_begin/,/^}/s/!atomic_load\(&stopped\)/true/'
+mutant $held "a slot that is copied may be taken when it is freed" \
+    '/^static bool take\(/,/^}/s/\(uint16_t\)\(mine \| SLOT_DUE\)/mine/'
+mutant $held "two processes copy shared slots" \
+    '/^static bool take\(/,/^}/s/be_repairer\(\)/true/'
+mutant $held "a shared slot is released while it is copied" \
+    '/^static bool defer_release/,/^}/s/!h->owned/0/'
+mutant $held "copies begin while the process forks" \
+    '/^bool held_begin/,/^}/s/!atomic_load\(&held\.stopped\)/true/'
 mutant $repair "a page is copied by a frame that is in use" \
     '/^static bool is_over/,/^}/s/return false/return true/'
 mutant $repair "nobody looks when a node is back, or new" \
     '/^void repair_wanted/s/true/false/'
-mutant $repair "a slot stays due when its copy is over" \
-    '/^static void let_go/,/^}/s/slot_write_ends\(.*/;/'
+mutant $held "a slot stays due when its copy is over" \
+    '/^void held_let_go/,/^}/s/slot_write_ends\(.*/;/'
 mutant $hold "who is dead stays the one who copies shared slots" \
     '/^bool tree_bury/,/^}/s/^( *)atomic_compare_exchange_strong\(.*repairer.*/\1;/'
 mutant $slotmap "a slot cannot be freed when its copy is over just now" \
@@ -154,7 +155,7 @@ mutant $copies "a page is gone before all its places are known" \
     '/^static bool knows_all/,/^}/s/return .*/return true;/'
 
 mutant $leave "a node is left before a pass has found nothing" \
-    '/^static bool may_leave/,/^}/s/repair_is_free\(\)/true/'
+    '/^static bool may_leave/,/^}/s/repair_has_drained\(\)/true/'
 mutant $leave "a node is left before its slabs have other places" \
     '/^static bool may_leave/,/^}/s/all_have_places\(\)/true/'
 mutant $leave "a node is left before its slabs are looked at" \
@@ -174,11 +175,11 @@ mutant $request "a write that only a node to be left has asks for no pass" \
 mutant $copies "nothing needs a node that is to be left" \
     '/^bool copies_need_leaving/,/^}/s/needed = true/needed = false/'
 mutant $repair "a pass from before a node was to be left counts" \
-    '/^bool repair_is_free/,/^}/s/is_free && leaving\(\) == seen_leaving/is_free/'
+    '/^bool repair_has_drained/,/^}/s/drained && draining\(\) == repair\.pass\.draining/drained/'
 mutant $repair "a pass counts for a node that was to be left only since it began" \
-    '/^static void begin_pass/,/^}/s/is_free &= .*/;/'
+    '/^static void begin_pass/,/^}/s/repair\.drained &= .*/;/'
 mutant $repair "a pass counts before its copies are over" \
-    '/^bool repair_next/,/^}/s/!passing && !any_writes\(\)/!passing/'
+    '/^bool repair_next/,/^}/s/!repair\.pass\.runs && !held_writes\(\)/!repair.pass.runs/'
 mutant $moves "nobody else needs a node" \
     '/^static bool is_unneeded/,/^}/s/return false/return true/'
 mutant $moves "a child that was not asked yet counts for nothing" \
