@@ -2,6 +2,7 @@
  * See leave.h.
  */
 #include <stdatomic.h>
+#include <string.h>
 #include <window.h>
 #include "base/message.h"
 #include "common/clock.h"
@@ -12,31 +13,34 @@
 #include "include/tree.h"
 #include "vm/vm.h"
 
-static _Atomic bool some;               /* far_asked() was called; relaxed: a hint */
-
-/* By node; all belong to the I/O side. */
-static struct leaving {
-        int64_t since;                  /* ms: when it was heard; 0: not yet */
-        uint64_t pages;                 /* that had been copied by then */
-        bool answered;                  /* that it cannot be left */
-        bool over;                      /* it was left */
-} leaving[NODES_MAX];
+static struct drain {
+        /* far_asked() was called, by any thread.  Relaxed: a hint. */
+        _Atomic bool asked;
+        /* By the I/O side, for itself. */
+        struct node_drain {
+                int64_t since;          /* ms: when the node's wish was heard; 0: not yet */
+                uint64_t pages;         /* that this process had copied by then */
+                bool refused;           /* the node was told that it cannot be drained */
+                bool over;              /* the node is drained */
+        } node[NODES_MAX];
+} drain;
 
 void far_asked(struct far_node *n)
 {
         atomic_store_explicit(&n->asked, true, memory_order_relaxed);
-        atomic_store_explicit(&some, true, memory_order_relaxed);
+        atomic_store_explicit(&drain.asked, true, memory_order_relaxed);
 }
 
-bool leave_is_asked(void) { return atomic_load_explicit(&some, memory_order_relaxed); }
+bool leave_is_asked(void) { return atomic_load_explicit(&drain.asked, memory_order_relaxed); }
 
-static bool is_target(const struct far_node *n, const struct far_node *for_n)
+/* Can pages of node `from` move to n? */
+static bool is_target(const struct far_node *n, const struct far_node *from)
 {
-        return n != for_n && n->driver->kind == SLAB_REMOTE && n->fences && !n->lost &&
+        return n != from && n->driver->kind == SLAB_REMOTE && n->fences && !n->lost &&
                !is_set(&n->asked) && !is_set(&n->is_left);
 }
 
-/* Is there no other node at all?  Then no thread needs to look. */
+/* Can its pages move to no other node at all?  Then moves.c has nothing to look for. */
 static bool is_lone(const struct far_node *n)
 {
         for (unsigned i = 0; i < far_nodes(); i++)
@@ -45,8 +49,7 @@ static bool is_lone(const struct far_node *n)
         return true;
 }
 
-/* All slabs of this process have a place on a node that stays, so what is written next goes there,
- * too. */
+/* Has each slab of this process a place on a node that stays?  The next writes go there, too. */
 static bool all_have_places(void)
 {
         const struct copies c = copies();
@@ -67,8 +70,8 @@ static bool all_have_places(void)
         return true;
 }
 
-/* Nothing of this process is only there. */
-static bool may_leave(const struct far_node *n)
+/* No page of this process is on this node only. */
+static bool may_end(const struct far_node *n)
 {
         return atomic_load_explicit(&n->noted, memory_order_acquire) && repair_has_drained() &&
                all_have_places();
@@ -81,11 +84,11 @@ void leave_is_over(struct far_node *n)
         n->settled = true;
 }
 
-/* A process that the node has not asked has slots: a child, born since moves.c looked.  As long as
- * its parent lives, which has not answered, the node waits; but that may be killed.  Acquire: who
- * sees slots counted for a number sees what was stored of it before, when the number was taken:
- * `asked` is 0, and `left` is as of the parent. */
-static bool has_strangers(const struct far_node *n)
+/* Has a process slots that the node has not asked: a child, born since moves.c looked?  As long as
+ * its parent lives, which has not answered, the node waits; but the parent may be killed.  Acquire:
+ * if this process sees slots counted for a number, it sees what was stored when the number was
+ * taken: `asked` is 0, and `left` is as of the parent. */
+static bool has_unasked(const struct far_node *n)
 {
         const struct tree_common *c = TREE_COMMON;
         const uint32_t processes = atomic_load_explicit(&c->numbers, memory_order_acquire);
@@ -103,7 +106,7 @@ static bool has_strangers(const struct far_node *n)
         return false;
 }
 
-/* Release: `left` is for processes that look whether they may answer (moves.c). */
+/* Release: other processes read `left` to see whether they may answer (moves.c). */
 static void note_left(const struct far_node *n)
 {
         struct tree_common *c = TREE_COMMON;
@@ -115,40 +118,41 @@ static void note_left(const struct far_node *n)
 
 const char *leave_state(const struct far_node *n)
 {
-        /* Left, but not answered, it still waits for other processes of the tree.  Acquire: as all
-         * threads but the owner read it. */
+        /* A node that was not answered yet still waits for other processes of the tree.  Acquire:
+         * all threads but the I/O side read `lost` so. */
         if (is_set(&n->is_left))
                 return __atomic_load_n(&n->lost, __ATOMIC_ACQUIRE) ? "left" : "leaving";
         return !is_set(&n->asked) ? NULL : is_set(&n->stuck) ? "cannot be left" : "leaving";
 }
 
-static unsigned leave(struct far_node *n, struct leaving *l)
+/* Returns how much there was to do. */
+static unsigned drain_node(struct far_node *n, struct node_drain *d)
 {
         if (!is_set(&n->is_left)) {
-                if (!may_leave(n))
+                if (!may_end(n))
                         return 0;
                 atomic_store_explicit(&n->is_left, true, memory_order_relaxed);
                 request_leave(n);
                 note_left(n);
         }
-        /* It may end before it is answered. */
+        /* The node may end before it is answered. */
         if (!n->lost &&
-            (!request_has_left(n) || !is_set(&n->unneeded) || has_strangers(n) ||
+            (!request_has_left(n) || !is_set(&n->unneeded) || has_unasked(n) ||
              !n->driver->answer(n, true)))
                 return 0;
-        l->over = true;
+        d->over = true;
         leave_is_over(n);
         warnx_("%s: it is left: %llu pages were copied from it or for it in %.1f s",
-               n->option->origin, (unsigned long long)(repair_pages() - l->pages),
-               (double)(now_ms() - l->since) / 1000);
+               n->option->origin, (unsigned long long)(repair_pages() - d->pages),
+               (double)(now_ms() - d->since) / 1000);
         return 1;
 }
 
-static void say_stuck(struct far_node *n, struct leaving *l)
+static void refuse(struct far_node *n, struct node_drain *d)
 {
         if (!n->driver->answer(n, false))
                 return;
-        l->answered = true;
+        d->refused = true;
         warnx_("%s: it cannot be left, since no other node has room for its pages: what is only "
                "there is lost when it ends, but for a memnode with --resume: name more nodes with "
                "--node, of memnodes",
@@ -163,23 +167,23 @@ unsigned leave_step(void)
                 return 0;
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
-                struct leaving *l = &leaving[i];
-                if (!is_set(&n->asked) || l->over || (n->lost && !is_set(&n->is_left)))
+                struct node_drain *d = &drain.node[i];
+                if (!is_set(&n->asked) || d->over || (n->lost && !is_set(&n->is_left)))
                         continue;
-                if (!l->since) {
-                        l->since = now_ms();
-                        l->pages = repair_pages();
+                if (!d->since) {
+                        d->since = now_ms();
+                        d->pages = repair_pages();
                         warnx_("%s: it asks to be left: its pages move to other nodes",
                                n->option->origin);
                 }
-                work += leave(n, l);
-                if (!n->lost && !l->answered && (is_set(&n->stuck) || is_lone(n)))
-                        say_stuck(n, l);
+                work += drain_node(n, d);
+                if (!n->lost && !d->refused && (is_set(&n->stuck) || is_lone(n)))
+                        refuse(n, d);
         }
         return work;
 }
 
-/* Its own thread looks for what it waits for, and drivers that have not finished an answer. */
+/* The thread of rebuild.h looks for what a drain waits for, and drivers finish an answer later. */
 #define LOOK_MS 20
 
 int leave_patience(void)
@@ -193,17 +197,16 @@ int leave_patience(void)
 void leave_put_off(void)
 {
         for (unsigned i = 0; leave_is_asked() && i < far_nodes(); i++)
-                if (!is_set(&far_node_at(i)->is_left))      /* else the child is born without it */
+                if (!is_set(&far_node_at(i)->is_left))  /* else the child is born without it */
                         atomic_store(&far_node_at(i)->unneeded, false);
 }
 
-/* What the parent was told by the node was for the parent; but what it had left, answered or not,
- * the child has no page on. */
+/* A node's wish that the parent heard was for the parent.  But on nodes that were drained for the
+ * parent, answered or not, the child has no page. */
 void leave_forked(void)
 {
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
-                leaving[i] = (struct leaving){ 0 };
                 atomic_store_explicit(&n->asked, false, memory_order_relaxed);
                 atomic_store_explicit(&n->noted, false, memory_order_relaxed);
                 atomic_store_explicit(&n->stuck, false, memory_order_relaxed);
@@ -211,5 +214,6 @@ void leave_forked(void)
                 if (is_set(&n->is_left))
                         leave_is_over(n);
         }
-        atomic_store_explicit(&some, false, memory_order_relaxed);
+        memset(drain.node, 0, sizeof(drain.node));
+        atomic_store_explicit(&drain.asked, false, memory_order_relaxed);
 }

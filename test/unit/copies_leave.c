@@ -1,5 +1,5 @@
 /*
- * See copies_model.h: leave.c and moves.c, as they are, and what they ask of the sequence of slabs.
+ * See copies_model.h: leave.c and moves.c, as they are, and what they ask of slabs.h.
  * What leave.c keeps for its process is swapped together with that of request.c.
  */
 #include <string.h>
@@ -16,15 +16,15 @@
 #include "vm/vm.h"
 #include "copies_hooks.h"
 
-struct sequence seq;
+struct leases leases;
 
 /* It is that of the process that runs. */
-static void load_sequence(struct seat *s)
+static void load_leases(struct seat *s)
 {
-        seq.nodes = s->nodes;
-        *(unsigned *)&seq.nnodes = NODES;
-        seq.tree = s->tree;             /* it is not changed through here */
-        seq.in_tree = true;
+        leases.nodes = s->nodes;
+        *(unsigned *)&leases.nnodes = NODES;
+        leases.tree = s->tree;             /* it is not changed through here */
+        leases.in_tree = true;
 }
 
 #undef CONTROL
@@ -75,7 +75,7 @@ int place_use(struct vm *vm, uint32_t i, struct slab *s)
 }
 
 /* A node that is drained makes no lease any more: rule 17. */
-static bool leases(unsigned k)
+static bool gives_leases(unsigned k)
 {
         return !self()->node[k].lost && !nodes[k].drained && !(slabs_leaving() >> k & 1);
 }
@@ -92,7 +92,7 @@ bool place_add_copy(struct vm *vm, uint32_t i)
                 has[t->place[k].node] = true;
                 wanting |= place_is_gone(f->place[k].node, 0);
         }
-        while (next < NODES && (has[next] || !leases(next)))
+        while (next < NODES && (has[next] || !gives_leases(next)))
                 next++;
         if (!*(const uint32_t *)&tree_map(units, i)->places || !wanting || next == NODES ||
             places == PLACES_MAX)
@@ -112,7 +112,7 @@ bool place_add_copy(struct vm *vm, uint32_t i)
 
 void find_places(struct seat *s)
 {
-        load_sequence(s);
+        load_leases(s);
         moves_look(NULL);
 }
 
@@ -144,7 +144,7 @@ void note_member(struct seat *s)
 {
         uint64_t left = 0;
 
-        load_sequence(s);
+        load_leases(s);
         for (unsigned k = 0; k < NODES; k++)
                 left |= is_set(&s->node[k].is_left) ? 1ull << k : 0;
         atomic_store(&slabs_common()->process[s->tree.self].left, left);
@@ -152,22 +152,14 @@ void note_member(struct seat *s)
 
 /* ---- the memory of a process ---- */
 
-static struct leave_memory {
-        bool some;
-        struct leaving leaving[NODES];
-} memory[SEATS];
+static struct drain memory[SEATS];
 
-void leave_memory_out(unsigned seat)
-{
-        memory[seat].some = some;
-        memcpy(memory[seat].leaving, leaving, sizeof(memory[seat].leaving));
-}
+void leave_memory_out(unsigned seat) { memcpy(&memory[seat], &drain, sizeof(drain)); }
 
 void leave_memory_in(unsigned seat)
 {
-        load_sequence(&seats[seat]);
-        some = memory[seat].some;
-        memcpy(leaving, memory[seat].leaving, sizeof(memory[seat].leaving));
+        load_leases(&seats[seat]);
+        memcpy(&drain, &memory[seat], sizeof(drain));
 }
 
-void leave_memory_reset(unsigned seat) { memset(&memory[seat], 0, sizeof(memory[0])); }
+void leave_memory_reset(unsigned seat) { memset((void *)&memory[seat], 0, sizeof(memory[0])); }

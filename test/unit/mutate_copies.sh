@@ -155,13 +155,13 @@ mutant $copies "a page is gone before all its places are known" \
     '/^static bool knows_all/,/^}/s/return .*/return true;/'
 
 mutant $leave "a node is left before a pass has found nothing" \
-    '/^static bool may_leave/,/^}/s/repair_has_drained\(\)/true/'
+    '/^static bool may_end/,/^}/s/repair_has_drained\(\)/true/'
 mutant $leave "a node is left before its slabs have other places" \
-    '/^static bool may_leave/,/^}/s/all_have_places\(\)/true/'
+    '/^static bool may_end/,/^}/s/all_have_places\(\)/true/'
 mutant $leave "a node is left before its slabs are looked at" \
-    '/^static bool may_leave/,/^}/s/&n->noted/\&n->asked/'
+    '/^static bool may_end/,/^}/s/&n->noted/\&n->asked/'
 mutant $leave "a node is answered though others need it" \
-    '/^static unsigned leave\(/,/^}/s/!is_set\(&n->unneeded\)/0/'
+    '/^static unsigned drain_node/,/^}/s/!is_set\(&n->unneeded\)/0/'
 mutant $leave "a node is answered though a child may need it" \
     '/^void leave_put_off/,/^}/s/atomic_store\(.*/;/'
 mutant $leave "a child answers for its parent" \
