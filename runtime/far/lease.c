@@ -185,7 +185,7 @@ static int lease(struct vm *vm, uint32_t have, bool cut)
                 err = lease_locked(vm, have, cut);
                 slabs_push();
                 if (err == -EAGAIN && tree_unburied_locked(&leases.tree))
-                        tree_yield(&leases.tree);  /* kern asks again at once */
+                        tree_yield(&leases.tree);       /* kern asks again at once */
                 tree_unlock(&leases.tree);
         }
         pthread_mutex_unlock(&leases.lock);

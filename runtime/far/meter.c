@@ -1,3 +1,6 @@
+/*
+ * See meter.h.
+ */
 #include "abi.h"
 #include "far/meter.h"
 

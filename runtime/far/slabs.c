@@ -51,8 +51,8 @@ void slabs_init(struct far_node *const all[], unsigned n, uint64_t room)
                 struct far_node *node = leases.nodes[i];
                 bool memory = node->driver->kind == SLAB_MEMORY;
                 uint64_t had = node->pages;
-                /* A slab's address is aligned to 2 MiB or to the granule: so much may be lost at the
-                 * first and at the last slab of each node. */
+                /* A slab's address is aligned to 2 MiB or to the granule: as much may be lost at
+                 * the first and at the last slab of each node. */
                 uint64_t lost = 2ull * (node->granule > 512 ? node->granule : 512);
                 if (memory && node->pages > (room > lost ? room - lost : 0))
                         node->pages = room > lost ? room - lost : 0;
@@ -175,7 +175,7 @@ int slabs_tree_fd(bool *alone)
 {
         if (alone) {
                 pthread_mutex_lock(&leases.lock);
-                *alone = leases.inherited < 0; /* if it never joined: unknown */
+                *alone = leases.inherited < 0;  /* if it never joined: unknown */
                 if (leases.in_tree)
                         *alone = tree_alone(&leases.tree);
                 pthread_mutex_unlock(&leases.lock);

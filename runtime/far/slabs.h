@@ -42,7 +42,7 @@ extern struct leases leases;
 
 static inline struct tree_common *slabs_common(void)
 {
-        return (struct tree_common *)leases.tree.units;
+        return tree_common(leases.tree.units);
 }
 /* Nodes that are draining, or were drained: a set. */
 static inline uint64_t slabs_leaving(void) { return atomic_load(&slabs_common()->leaving); }

@@ -1,9 +1,9 @@
 /*
  * See turns.h.
  *
- * [I] A thread is in the list only while another one polls.  That one looks at the words of all in
- * the list after each step, and gives the work to the first in the list when it ends.  So what a
- * thread waits for is looked at as long as it waits, however long others wait for theirs.
+ * [I] A thread is in the list only while another thread polls.  After each step the polling thread
+ * looks at the words of all threads in the list; when it ends, the first in the list polls.  So the
+ * word of a thread is looked at for as long as that thread waits, however long others wait.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,8 +14,8 @@
 struct turn {
         const _Atomic uint32_t *word;
         uint32_t seen;
-        /* futex, on which the thread sleeps.  Stored with release by the thread that polls, so that
-         * the next one sees what it did. */
+        /* Futex, on which the thread sleeps.  Stored with release by the thread that polls, so that
+         * the thread that polls next sees its work. */
         _Atomic uint32_t state;
         struct turn *next;
 };
@@ -28,8 +28,8 @@ static struct {
         _Atomic bool listed;            /* the list is not empty; read without the lock as a hint */
 } turns = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* A child of vfork has its parent's.  If it is killed in its wait, the parent's next wait begins
- * with what it left. */
+/* A child of vfork uses its parent's.  If the child is killed in its wait, the parent's next wait
+ * finds the state that the child had. */
 static _Thread_local struct turn my_turn;
 
 static void take_off(struct turn **at, uint32_t state)
@@ -38,7 +38,7 @@ static void take_off(struct turn **at, uint32_t state)
 
         *at = t->next;
         atomic_store(&turns.listed, turns.first != NULL);
-        /* From here on the record may be in use for another wait: at worst, that one looks once
+        /* From here on the record may be in use for another wait: at worst, that thread looks once
          * more. */
         atomic_store_explicit(&t->state, state, memory_order_release);
         word_wake(&t->state, 1);
@@ -73,7 +73,7 @@ bool turn_begin(const void *word, uint32_t seen)
                 atomic_store(&turns.listed, true);
         }
         pthread_mutex_unlock(&turns.lock);
-        /* the thread that polls ends this, as it ends waits for pages */
+        /* The thread that polls ends this sleep, as it ends waits for pages. */
         while ((state = atomic_load_explicit(&my_turn.state, memory_order_acquire)) == TURN_LISTED)
                 word_sleep(&my_turn.state, TURN_LISTED, NULL);
         return state == TURN_POLLS;
@@ -91,7 +91,7 @@ static void tell(void)
 
 void turn_tell(void)
 {
-        /* A thread that comes just now is met after the next step. */
+        /* Relaxed: a thread that comes just now is met after the next step. */
         if (!atomic_load_explicit(&turns.listed, memory_order_relaxed))
                 return;
         pthread_mutex_lock(&turns.lock);

@@ -64,7 +64,7 @@ rdma_anew() {
     start_words it --replicas 2 --timeout 20 --node "$RDMA" --node rdma://m1 -- \
         "$words" --size 2M "${told[@]}"
     begun it 60 && sleep 1 && kill_node m &&
-        serve m --size 64M && await 30 grep -q 'it is served again' "$WORK/it.err" &&
+        serve m --size 64M && await 30 grep -q 'the node is served again' "$WORK/it.err" &&
         finish it && intact it && said it 'new copies on other nodes'
 }
 

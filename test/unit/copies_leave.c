@@ -23,7 +23,7 @@ static void load_leases(struct seat *s)
 {
         leases.nodes = s->nodes;
         *(unsigned *)&leases.nnodes = NODES;
-        leases.tree = s->tree;             /* it is not changed through here */
+        leases.tree = s->tree;          /* it is not changed through here */
         leases.in_tree = true;
 }
 

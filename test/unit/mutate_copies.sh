@@ -23,7 +23,7 @@ mutant $copies "stale copies are read" '/^static unsigned readable/,/^}/s/ \|\| 
 mutant $copies "stale copies are written although they are threatened" \
     '/^static bool is_threatened/,/^}/s/return true/return false/'
 mutant $copies "only what this process gave up counts as a threat" \
-    '/^static bool is_threatened/,/^}/s/if \((atomic_load_explicit\(&common\(c\)->process)/if (p == c->self \&\& \1/'
+    '/^static bool is_threatened/,/^}/s/if \((atomic_load_explicit\(&t->process)/if (p == c->self \&\& \1/'
 mutant $copies "the last process is no threat" \
     '/^static bool is_threatened/,/^}/s/p < processes/p + 1 < processes/'
 mutant $copies "a threat is looked for at another node" \
@@ -99,7 +99,7 @@ mutant $hold "the dead threaten for ever" \
 mutant $life "the dead do not threaten before they are cut" '
     /^uint64_t tree_mend_locked/,/^}/{
         s/^( *)record\[p\]\.state = RECORD_DEAD;/{ \1record[p].state = RECORD_DEAD; \
-                        atomic_store(\&common(t)->process[p].unfenced, 0); }/
+                        atomic_store(\&tree_common(t->units)->process[p].unfenced, 0); }/
     }'
 mutant $life "the dead are buried uncut" '/^static bool is_harmless/,/^}/s/r->cut/1/'
 mutant $life "who ends is still although it gave up writes" \
