@@ -80,7 +80,7 @@ static bool may_end(const struct far_node *n)
 void leave_is_over(struct far_node *n)
 {
         atomic_store_explicit(&n->is_left, true, memory_order_relaxed);
-        far_lost(n, false, "it was left, as it had asked for");
+        far_lost(n, false, "the node is drained, as it asked for");
         n->settled = true;
 }
 
@@ -121,8 +121,8 @@ const char *leave_state(const struct far_node *n)
         /* A node that was not answered yet still waits for other processes of the tree.  Acquire:
          * all threads but the I/O side read `lost` so. */
         if (is_set(&n->is_left))
-                return __atomic_load_n(&n->lost, __ATOMIC_ACQUIRE) ? "left" : "leaving";
-        return !is_set(&n->asked) ? NULL : is_set(&n->stuck) ? "cannot be left" : "leaving";
+                return __atomic_load_n(&n->lost, __ATOMIC_ACQUIRE) ? "drained" : "draining";
+        return !is_set(&n->asked) ? NULL : is_set(&n->stuck) ? "cannot be drained" : "draining";
 }
 
 /* Returns how much there was to do. */
@@ -142,7 +142,7 @@ static unsigned drain_node(struct far_node *n, struct node_drain *d)
                 return 0;
         d->over = true;
         leave_is_over(n);
-        warnx_("%s: it is left: %llu pages were copied from it or for it in %.1f s",
+        warnx_("%s: the node is drained: %llu pages were copied from it or for it in %.1f s",
                n->option->origin, (unsigned long long)(repair_pages() - d->pages),
                (double)(now_ms() - d->since) / 1000);
         return 1;
@@ -153,9 +153,9 @@ static void refuse(struct far_node *n, struct node_drain *d)
         if (!n->driver->answer(n, false))
                 return;
         d->refused = true;
-        warnx_("%s: it cannot be left, since no other node has room for its pages: what is only "
-               "there is lost when it ends, but for a memnode with --resume: name more nodes with "
-               "--node, of memnodes",
+        warnx_("%s: the node cannot be drained, since no other node has room for its pages: pages "
+               "that only this node has are lost when it ends, but for a memnode with --resume: "
+               "name more nodes with --node, of memnodes",
                n->option->origin);
 }
 
@@ -173,7 +173,7 @@ unsigned leave_step(void)
                 if (!d->since) {
                         d->since = now_ms();
                         d->pages = repair_pages();
-                        warnx_("%s: it asks to be left: its pages move to other nodes",
+                        warnx_("%s: memnode is draining: moving its pages to other nodes",
                                n->option->origin);
                 }
                 work += drain_node(n, d);

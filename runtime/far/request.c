@@ -617,8 +617,8 @@ static void wrong(struct far_request *r)
                 q->again = false;
                 send_read(q);
         } else if (q->repair && !r->error && copies_leave(&c, n)) {
-                /* The node is left: who reads the page must find no better one elsewhere.  It may
-                 * be one that nobody will read, as it was changed while it was sent. */
+                /* The node drains: a process that reads the page must find no better copy
+                 * elsewhere.  Perhaps none will read it, as it was changed while it was sent. */
                 repair_read(q);
         } else if (q->repair) {
                 q->unfit = !r->error;
@@ -699,8 +699,8 @@ static void count_missed(const struct request *q)
                 repair_missed();
 }
 
-/* Without nodes that this process has left, also since their copy was over: if no other has the
- * page, it is written again. */
+/* Without nodes that are drained for this process, also if they are only since their copy was over:
+ * if no other node has the page, it is written again. */
 static unsigned not_left(const struct request *q, unsigned places)
 {
         unsigned set = 0;
@@ -919,8 +919,8 @@ static bool has_failed(const struct far_node *n)
         return false;
 }
 
-/* Handles the loss of a node.  With a single copy, a failed request is a lost page.  If the node is
- * to be left, its pages may have copies: what has none is found when it is asked for. */
+/* Handles the loss of a node.  With a single copy, a failed request is a lost page.  Pages of a
+ * draining node may have copies: a page without one is found when a vCPU asks for it. */
 static void settle(struct far_node *n)
 {
         const struct copies c = copies();

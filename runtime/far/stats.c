@@ -128,7 +128,7 @@ static void add_state(struct stats *s, const struct far_node *n, const char *num
 {
         static const struct stats_kind kind = {
                 .key = "node.%.state", .type = STATS_TEXT, .label = "node", .title = "state",
-                .help = "Whether a node is used, is to be left, was left, or is lost",
+                .help = "Whether a node is used, is draining, is drained, or is lost",
         };
         const char *state = leave_state(n);
 

@@ -104,8 +104,8 @@ struct view {
         uint64_t serial;                /* of its connection; 0: it is down */
         bool broken, lose;              /* the I/O side has not noticed it yet */
         uint64_t unreachable_until;     /* step */
-        /* What the node knows of this process: it has connected; it has said that it has left; when
-         * its connection broke last. */
+        /* What the node knows of this process: it has connected; it has answered that it needs
+         * the node no more; when its connection broke last. */
         bool known, answered;
         uint64_t broke_at;              /* step */
 };
@@ -209,7 +209,7 @@ unsigned repairs_of(const struct seat *s);      /* under way */
 /* The process ends, and leaves slots of its own that it copies to nobody, for they are DUE. */
 void repairs_die(const struct seat *s);
 
-/* ---- nodes that are left (copies_leave.c) ---- */
+/* ---- draining nodes (copies_leave.c) ---- */
 
 void inherit_left(struct seat *s, const bool left[NODES]);
 void inherit_nodes(struct seat *child, const struct seat *parent);
@@ -224,7 +224,7 @@ struct node {
         uint64_t value[SLOTS];
         bool gone;                      /* it has ended, or was restarted without its memory */
         bool fences;
-        bool drained;                   /* it asks to be left, and ends when nobody needs it */
+        bool drained;                   /* it drains, and ends when no process needs it */
         uint64_t unreachable_until;
 };
 extern struct node nodes[NODES];

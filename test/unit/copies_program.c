@@ -271,7 +271,7 @@ static bool is_alone(struct seat *s)
         return alone;
 }
 
-/* Nodes that are to be left get no copies. */
+/* Draining nodes get no copies. */
 static bool is_wanted_at(const struct far_node *n)
 {
         return !n->lost && !(*(uint64_t *)&((struct tree_common *)units)->leaving >> n->index & 1);

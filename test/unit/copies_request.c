@@ -305,7 +305,7 @@ static bool is_gone(const struct page *g)
         return right;
 }
 
-/* All nodes that have it were left: then it is elsewhere too. */
+/* All nodes that have it were drained: then it is elsewhere too. */
 static bool was_left(const struct page *g)
 {
         const struct far_slab *f = far_slab(slot_slab(g->slot));
@@ -330,8 +330,8 @@ static void ends(const struct far_node *n)
                 struct page *g = &s->page[i];
                 gone |= is_gone(g);
                 if (g->state == READS && is_gone(g) && was_left(g))
-                        sched_fail("process %u has left node %u, where alone its page in slot %#lx "
-                                   "is", s->tree.self, n->index, (unsigned long)g->slot);
+                        sched_fail("node %u is drained for process %u, but alone has its page in "
+                                   "slot %#lx", n->index, s->tree.self, (unsigned long)g->slot);
         }
         /* Without copies the loss of a node with pages is enough. */
         if (!gone && !(opt.replicas == 1 && n->lost_pages && !n->is_left))

@@ -154,11 +154,11 @@ mutant $copies "places that a process does not know keep their copies" \
 mutant $copies "a page is gone before all its places are known" \
     '/^static bool knows_all/,/^}/s/return .*/return true;/'
 
-mutant $leave "a node is left before a pass has found nothing" \
+mutant $leave "a node is drained before a pass has found nothing" \
     '/^static bool may_end/,/^}/s/repair_has_drained\(\)/true/'
-mutant $leave "a node is left before its slabs have other places" \
+mutant $leave "a node is drained before its slabs have other places" \
     '/^static bool may_end/,/^}/s/all_have_places\(\)/true/'
-mutant $leave "a node is left before its slabs are looked at" \
+mutant $leave "a node is drained before its slabs are looked at" \
     '/^static bool may_end/,/^}/s/&n->noted/\&n->asked/'
 mutant $leave "a node is answered though others need it" \
     '/^static unsigned drain_node/,/^}/s/!is_set\(&n->unneeded\)/0/'
@@ -166,17 +166,17 @@ mutant $leave "a node is answered though a child may need it" \
     '/^void leave_put_off/,/^}/s/atomic_store\(.*/;/'
 mutant $leave "a child answers for its parent" \
     '/^void leave_forked/,/^}/s/atomic_store_explicit\(&n->(asked|noted|unneeded), false.*/;/'
-mutant $request "a write is over at a node that was left, and nowhere else" \
+mutant $request "a write is over at a drained node, and nowhere else" \
     '/^static unsigned not_left/,/^}/s/ && !is_set\(.*\)\)$/)/'
-mutant $request "a write is over at a node that was left since, and nowhere else" \
+mutant $request "a write is over at a node that was drained since, and nowhere else" \
     '/^static void copy_over/,/^}/{s/good \? set : 0/not_left(q, good ? set : 0)/; s/q->good = not_left.*/;/}'
-mutant $request "a write that only a node to be left has asks for no pass" \
+mutant $request "a write that only a draining node has asks for no pass" \
     '/^static void copy_over/,/^}/s/if \(!copies_staying\(.*/if (0)/'
-mutant $copies "nothing needs a node that is to be left" \
+mutant $copies "nothing needs a draining node" \
     '/^bool copies_need_leaving/,/^}/s/needed = true/needed = false/'
-mutant $repair "a pass from before a node was to be left counts" \
+mutant $repair "a pass from before a node drained counts" \
     '/^bool repair_has_drained/,/^}/s/drained && draining\(\) == repair\.pass\.draining/drained/'
-mutant $repair "a pass counts for a node that was to be left only since it began" \
+mutant $repair "a pass counts for a node that drains only since it began" \
     '/^static void begin_pass/,/^}/s/repair\.drained &= .*/;/'
 mutant $repair "a pass counts before its copies are over" \
     '/^bool repair_next/,/^}/s/!repair\.pass\.runs && !held_writes\(\)/!repair.pass.runs/'
@@ -184,7 +184,7 @@ mutant $moves "nobody else needs a node" \
     '/^static bool is_unneeded/,/^}/s/return false/return true/'
 mutant $moves "a child that was not asked yet counts for nothing" \
     '/^static bool is_unneeded/,/^}/s/ \+ atomic_load\(&o->shared\)//'
-mutant $moves "slabs of a node that is left get no bits" \
+mutant $moves "slabs of a draining node get no bits" \
     '/^static void give_bits/,/^}/s/if \(places_have_bits\(i\)\)/if (1)/'
 mutant $moves "slabs get bits that say that nothing is there" \
     '/^static void give_bits/,/^}/s/0xff/0/'

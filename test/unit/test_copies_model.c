@@ -236,7 +236,7 @@ static void model(void **state)
                       "%lu pages came late, %lu forks, %lu programs, %lu kills, %lu ends, "
                       "%lu cuts, %lu restarts, %lu losses, %lu programs without a page, "
                       "%lu slots due, %lu copies made up for, %lu places added, %lu drains, "
-                      "%lu drained nodes ended, %lu answers that one cannot be left, "
+                      "%lu drained nodes ended, %lu answers that one cannot be drained, "
                       "%lu times all whole, %lu writes refused\n",
                       met.runs, met.reads, met.writes, met.one_copy, met.downs, met.late, met.forks,
                       met.execs, met.kills, met.ends, met.cuts, met.restarts, met.lost, met.gone,

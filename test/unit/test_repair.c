@@ -1,6 +1,6 @@
 /*
- * When repair.c tries a page again, when it says that copies are whole, and when a node may be
- * left: some pages with one good copy of two.
+ * When repair.c tries a page again, when it says that copies are whole, and when a node is drained:
+ * some pages with one good copy of two.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ static const struct far_driver driver = { .kind = SLAB_REMOTE };
 static struct far_node node[2];
 static struct far_slab slab;
 static bool lacks[SLOTS];               /* the second copy */
-static bool needs[SLOTS];               /* only a node to be left has it */
+static bool needs[SLOTS];               /* only a draining node has it */
 static bool unfit[SLOTS];               /* repair.c has said so */
 static unsigned others_lack;            /* pages of slab 0 that other processes have */
 static unsigned whole, all_whole;       /* how often that was said */
@@ -242,7 +242,7 @@ static void held_already(void **state)
         assert_int_equal(held_under_way(&word), 0);
 }
 
-static void is_to_be_left(void)
+static void begin_draining(void)
 {
         atomic_store(&TREE_COMMON->leaving, 1);
         assert_false(repair_has_drained());
@@ -255,7 +255,7 @@ static void needed_page_holds_up(void **state)
                 set_up(state);
                 needs[7] = true;
                 answers[7] = i ? UNFIT : NOT_NOW;
-                is_to_be_left();
+                begin_draining();
                 pass_time(LATER / 100);
                 assert_false(repair_has_drained());
                 assert_in_range(tries[7], LATER / 100 / (NEED_MS + IDLE_MS),
@@ -266,19 +266,19 @@ static void needed_page_holds_up(void **state)
         }
 }
 
-/* A node that is not the only one to have a page may be left, whatever the page wants. */
+/* A node that is not the only one to have a page is drained, whatever the page lacks. */
 static void others_do_not(void **state)
 {
         for (enum answer a = COPIED; a <= UNFIT; a++) {
                 set_up(state);
                 answers[7] = a;
-                is_to_be_left();
+                begin_draining();
                 pass_time(100);
                 assert_true(repair_has_drained());
         }
         set_up(state);
         assert_int_equal(held_take(HELD_SCRUB, 7, false, NULL), 0);
-        is_to_be_left();
+        begin_draining();
         pass_time(100);
         assert_true(repair_has_drained());
         held_let_go(HELD_SCRUB);

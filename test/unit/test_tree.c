@@ -76,8 +76,8 @@ static void never_up(void **state)
         tree_close(&a.tree);
 }
 
-/* Which nodes a process has left goes to its children; that a node has asked does not, nor to who
- * has the number next. */
+/* Nodes that are drained for a process are drained for its children; that a node has asked goes
+ * neither to them nor to the process that has the number next. */
 static void left_by_parent(void **state)
 {
         static struct actor a;

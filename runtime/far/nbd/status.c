@@ -1,6 +1,6 @@
 /*
  * See nbd.h: what memnode says of itself, behind the last byte of a lease (include/nodeproto.h),
- * and what vmrun answers when that is a wish to be left.
+ * and what vmrun answers when memnode drains.
  */
 #include <string.h>
 #include "common/clock.h"
