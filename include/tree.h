@@ -91,8 +91,8 @@ struct tree_process {
         /* a set of nodes: writes that it gave up may still arrive there (runtime/far/copies.h) */
         _Atomic uint64_t unfenced;
         /* Sets of nodes: they drain, as its own connection says; they are drained for this process
-         * (runtime/far/leave.h). */
-        _Atomic uint64_t asked, left;
+         * (runtime/far/drain.h). */
+        _Atomic uint64_t asked, drained;
         uint64_t pad[3];
 };
 struct tree_common {
@@ -106,8 +106,8 @@ struct tree_common {
         /* the number, plus 1, of the process that may copy shared slots (runtime/far/held.h) */
         _Atomic uint32_t repairer;
         /* a set of nodes that are draining, or were drained: their slabs have bits.  Only grows,
-         * under the tree's mutex (runtime/far/leave.h). */
-        _Atomic uint64_t leaving;
+         * under the tree's mutex (runtime/far/drain.h). */
+        _Atomic uint64_t draining;
         /* the rate at which all processes together repair (runtime/far/walk.h) */
         _Atomic int64_t repairs_until;
         /* Pages were copied, and no process has said since that none lacks a copy

@@ -63,11 +63,11 @@ static bool is_threatened(const struct copies *c, const struct far_node *n)
         return false;
 }
 
-bool copies_leave(const struct copies *c, const struct far_node *n)
+bool copies_drain(const struct copies *c, const struct far_node *n)
 {
         const struct tree_common *t = tree_common(c->units);
 
-        return atomic_load_explicit(&t->leaving, memory_order_acquire) >> n->index & 1;
+        return atomic_load_explicit(&t->draining, memory_order_acquire) >> n->index & 1;
 }
 
 static unsigned places_of(const struct far_slab *s)
@@ -126,7 +126,7 @@ unsigned copies_to_write(const struct copies *c, const struct far_slab *s, uint6
         return set;
 }
 
-bool copies_need_leaving(const struct copies *c, const struct far_slab *s, uint64_t slot)
+bool copies_only_draining(const struct copies *c, const struct far_slab *s, uint64_t slot)
 {
         unsigned places = places_of(s);
         bool needed = false;
@@ -135,7 +135,7 @@ bool copies_need_leaving(const struct copies *c, const struct far_slab *s, uint6
                 const struct far_node *n = s->place[k].node;
                 if (n->lost || !is_good(c, slot, k))
                         continue;
-                if (copies_leave(c, n))
+                if (copies_drain(c, n))
                         needed = true;
                 else if (far_answers(n))
                         return false;
@@ -148,7 +148,7 @@ unsigned copies_staying(const struct copies *c, const struct far_slab *s, unsign
         unsigned set = 0;
 
         for (unsigned k = 0; places >> k; k++)
-                if (places >> k & 1 && !copies_leave(c, s->place[k].node))
+                if (places >> k & 1 && !copies_drain(c, s->place[k].node))
                         set |= 1u << k;
         return set;
 }
@@ -160,7 +160,7 @@ static unsigned wanting(const struct copies *c, const struct far_slab *s, uint64
 
         for (unsigned k = 0; k < places; k++)
                 if (far_answers(s->place[k].node) && s->place[k].node->fences &&
-                    !copies_leave(c, s->place[k].node) && !is_good(c, slot, k))
+                    !copies_drain(c, s->place[k].node) && !is_good(c, slot, k))
                         set |= 1u << k;
         return set;
 }
@@ -223,7 +223,7 @@ bool copies_any_wanting(const struct copies *c, const struct far_slab *s, uint32
                 if (!far_answers(n))
                         continue;
                 to_read |= 1u << k;
-                if (n->fences && !copies_leave(c, n))
+                if (n->fences && !copies_drain(c, n))
                         to_write |= 1u << k;
         }
         for (unsigned i = 0; i < npages; i += 64) {

@@ -91,9 +91,9 @@ bool copies_gone(const struct copies *c, const struct far_slab *s, uint64_t slot
 /* No place will ever take a page.  False also as copies_gone() is. */
 bool copies_all_lost(const struct copies *c, const struct far_slab *s, uint64_t slot);
 /* Does the node drain, as it told some process?  Then no copy is made there. */
-bool copies_leave(const struct copies *c, const struct far_node *n);
+bool copies_drain(const struct copies *c, const struct far_node *n);
 /* Draining nodes have a good copy, and of the others that answer none has. */
-bool copies_need_leaving(const struct copies *c, const struct far_slab *s, uint64_t slot);
+bool copies_only_draining(const struct copies *c, const struct far_slab *s, uint64_t slot);
 /* Of `places`, those at nodes that do not drain: a set. */
 unsigned copies_staying(const struct copies *c, const struct far_slab *s, unsigned places);
 /* Before this process gives writes up: they may still arrive at node n; and once they no longer

@@ -26,11 +26,11 @@ _Static_assert(NODES_MAX <= 64, "a set of nodes is a word");
 
 /* Nodes whose slabs have bits, so that the dead may be buried without the node's answer
  * (docs/protocol.md, rules 14 and 21): with copies all that hand back, else draining nodes
- * (leave.h, [L]). */
+ * (drain.h, [L]). */
 static uint64_t copied_locked(const struct tree *t)
 {
         return opt.replicas > 1 ? UINT64_MAX
-                                : atomic_load(&tree_common(t->units)->leaving);
+                                : atomic_load(&tree_common(t->units)->draining);
 }
 
 /* Has the nodes that this process knows cut off the dead.  Returns those of `used` that have not, a

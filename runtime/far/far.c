@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/message.h"
+#include "far/drain.h"
 #include "far/far.h"
 #include "far/held.h"
 #include "far/io.h"
-#include "far/leave.h"
 #include "far/memfd.h"
 #include "far/placement.h"
 #include "far/rebuild.h"
@@ -105,8 +105,8 @@ bool far_keep(struct far_kept *k, const int *expected)
         /* In a tree that this process leaves, or that other processes make when they need it,
          * another process uses the node too. */
         for (unsigned i = 0; i < far_nodes(); i++) {
-                k->node[i].left = is_set(&far_node_at(i)->is_left);
-                if (k->tree < 0 && !k->node[i].left && !(alone && stays(far_node_at(i), all))) {
+                k->node[i].drained = is_set(&far_node_at(i)->is_drained);
+                if (k->tree < 0 && !k->node[i].drained && !(alone && stays(far_node_at(i), all))) {
                         k->node[i].kept = false;
                         k->node[i].fd = -1;
                 }
@@ -188,9 +188,9 @@ void far_init(uint64_t room)
                                                    kept ? 0 : FAR_FIRST_MEMBER, why);
                 if (!n)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", o[i].origin, why);
-                if (kept && inherited.node[i].left) {
+                if (kept && inherited.node[i].drained) {
                         n->pages = 0;   /* those that it gave are in the tree, if there is one */
-                        leave_is_over(n);
+                        drain_is_over(n);
                 }
                 far_node_add(n);
         }
@@ -259,7 +259,7 @@ void far_forked(const struct tree_child *c)
         slabs_forked(c);
         io_forked();
         rebuild_forked();
-        leave_forked();
+        drain_forked();
         scrub_thread_forked();
         for (unsigned i = 0; i < far_nodes(); i++)
                 if (far_node_at(i)->driver->forked &&

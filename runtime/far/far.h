@@ -32,7 +32,7 @@ _Static_assert(REPLICAS_MAX < TREE_PLACES, "there is room for nodes in place of 
 #define FAR_KEPT 768
 struct far_kept_node {
         bool kept;
-        bool left;                      /* drained, and not used any more: far_node.is_left */
+        bool drained;                   /* and not used any more: far_node.is_drained */
         int fd;                         /* private; -1: none */
         char data[FAR_KEPT] __attribute__((aligned(8)));        /* the driver's own */
 };
@@ -96,14 +96,14 @@ struct far_node {
         /* With copies: writes that it missed, and how often it stopped to answer.  Kept by
          * request.c. */
         _Atomic uint64_t missed, breaks;
-        /* It drains (leave.h).  asked: by its own word to this process, from far_asked();
-         * noted: it is in tree_common.leaving; stuck: no other node can take its pages; unneeded:
+        /* It drains (drain.h).  asked: by its own word to this process, from far_asked();
+         * noted: it is in tree_common.draining; stuck: no other node can take its pages; unneeded:
          * by other processes of the tree, too.  Stored by any thread; relaxed, as they publish
          * nothing else, but for `noted`: release and acquire. */
         _Atomic bool asked, noted, stuck, unneeded;
         /* Nothing more is asked of it; then it becomes lost, without a page.  By the I/O side;
          * relaxed: for others a hint. */
-        _Atomic bool is_left;
+        _Atomic bool is_drained;
         /* How often it came up and went down without a transfer that ended well: far_pause(); and
          * it has failed one since it came up.  Kept by request.c. */
         _Atomic unsigned barren;
@@ -276,7 +276,7 @@ static inline bool is_set(const _Atomic bool *flag)
 /* Does it take transfers now?  By the I/O side; for others a hint. */
 static inline bool far_answers(const struct far_node *n)
 {
-        return !n->lost && !is_set(&n->is_left) && is_set(&n->up);
+        return !n->lost && !is_set(&n->is_drained) && is_set(&n->up);
 }
 
 /* How long a driver waits before it connects again to a node that went down, in ms: `least`, and
@@ -329,7 +329,7 @@ void far_reload(const void *module);
  * attached.  Any thread, one at a time, and not during fork, execve or alone_begin(). */
 int far_add(struct vm *vm, const struct node_option *o, char why[FAR_WHY]);
 
-/* Drained nodes (leave.h) that are served again are used again, each under a number of its own.  By
+/* Drained nodes (drain.h) that are served again are used again, each under a number of its own.  By
  * the thread of rebuild.h, now and then. */
 void far_return(struct vm *vm);
 

@@ -78,7 +78,7 @@ static bool is_away(unsigned i)
 
         bool has_copies = n->hands_back && n->fences;
 
-        if (!n->lost || !(has_copies || is_set(&n->is_left)))
+        if (!n->lost || !(has_copies || is_set(&n->is_drained)))
                 return false;
         for (unsigned k = i + 1; k < far_nodes(); k++)
                 if (strcmp(far_node_at(k)->url, far_node_at(i)->url) == 0)

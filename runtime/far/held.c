@@ -89,7 +89,7 @@ void held_resign(void)
         /* No page is copied to a draining node, so a write may still arrive there. */
         if (!held.repairer ||
             (atomic_load(&p->unfenced) &
-             ~atomic_load_explicit(&TREE_COMMON->leaving, memory_order_acquire)))
+             ~atomic_load_explicit(&TREE_COMMON->draining, memory_order_acquire)))
                 return;
         atomic_compare_exchange_strong(&TREE_COMMON->repairer, &self, 0);
         held.repairer = false;

@@ -32,7 +32,7 @@ void io_wake(void);
 /* For fork: the I/O thread is quiesced, outside of any driver, from io_hold() to io_release(). */
 void io_hold(void);
 void io_release(void);
-/* Before fork: answers no draining node (leave.h), begins no repair (repair.c) and no read of
+/* Before fork: answers no draining node (drain.h), begins no repair (repair.c) and no read of
  * scrub.c until held_go_on(), and waits for those under way, as long as nodes take to answer or to
  * break. */
 void io_pause_repairs(void);

@@ -65,7 +65,7 @@ static void use_remote(struct vm *vm)
 static unsigned choose(unsigned index[REPLICAS_MAX], uint32_t *pages)
 {
         static bool said;
-        uint64_t without = slabs_down(), asked = slabs_leaving();
+        uint64_t without = slabs_down(), asked = slabs_draining();
 
         for (unsigned i = 0; i < leases.nnodes; i++)
                 asked |= is_set(&leases.nodes[i]->asked) ? 1ull << i : 0;

@@ -1,12 +1,12 @@
 /*
- * See slabs.h: places on other nodes for slabs whose nodes are lost, silent, or draining (leave.h).
+ * See slabs.h: places on other nodes for slabs whose nodes are lost, silent, or draining (drain.h).
  * repair.c fills them.
  */
 #include <string.h>
 #include "base/message.h"
 #include "common/clock.h"
+#include "far/drain.h"
 #include "far/io.h"
-#include "far/leave.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/slabs.h"
@@ -15,7 +15,7 @@
 /* slabs_then(): looks for drained nodes that are served again. */
 static void (*look_for_returned)(struct vm *vm);
 
-/* ---- draining nodes (leave.h) ---- */
+/* ---- draining nodes (drain.h) ---- */
 
 /* copies.h, [B]: each page that was written is at the first place. */
 static void give_bits(uint32_t i)
@@ -42,13 +42,13 @@ static bool is_on(uint32_t slab, const struct far_node *n)
 static void note_asked(const struct far_node *n)
 {
         atomic_fetch_or(&slabs_common()->process[leases.tree.self].asked, 1ull << n->index);
-        if (is_leaving(n))
+        if (is_draining(n))
                 return;
         for (uint32_t i = 0; i < leases.tree.head->nslabs; i++)
                 if (is_on(i, n))
                         give_bits(i);
         /* [L] */
-        atomic_fetch_or(&slabs_common()->leaving, 1ull << n->index);
+        atomic_fetch_or(&slabs_common()->draining, 1ull << n->index);
 }
 
 /* With the locks held.  Each other process that has slots was asked by the node itself, so it
@@ -61,7 +61,7 @@ static bool is_unneeded(const struct far_node *n)
                 if (p == leases.tree.self || leases.tree.head->record[p].state != RECORD_USED ||
                     atomic_load(&o->owned) + atomic_load(&o->shared) == 0)
                         continue;
-                if (!((atomic_load(&o->asked) | atomic_load(&o->left)) >> n->index & 1))
+                if (!((atomic_load(&o->asked) | atomic_load(&o->drained)) >> n->index & 1))
                         return false;
         }
         return true;
@@ -95,7 +95,7 @@ static void heed_asked(void)
                 if (!is_moving(n))
                         continue;
                 note_asked(n);
-                /* Release: the node is in tree_common.leaving, and its slabs have bits. */
+                /* Release: the node is in tree_common.draining, and its slabs have bits. */
                 atomic_store_explicit(&n->noted, true, memory_order_release);
         }
 }
@@ -128,7 +128,7 @@ static bool judge_asked(void)
 /* With one copy of each page there is nothing to look for unless a node drains. */
 static bool has_work(void)
 {
-        return leases.in_tree && (opt.replicas > 1 || leave_is_asked() || slabs_leaving());
+        return leases.in_tree && (opt.replicas > 1 || drain_is_asked() || slabs_draining());
 }
 
 void moves_look(struct vm *vm)

@@ -17,7 +17,8 @@ uint64_t slabs_down(void)
 
         for (unsigned i = 0; i < leases.nnodes; i++) {
                 const struct far_node *n = leases.nodes[i];
-                if (is_set(&n->is_left) || (n->hands_back && io_is_attached() && !is_set(&n->up)))
+                if (is_set(&n->is_drained) ||
+                    (n->hands_back && io_is_attached() && !is_set(&n->up)))
                         set |= 1ull << i;
         }
         return set;
@@ -98,7 +99,7 @@ void places_list(uint32_t i, const struct slab *s)
         *t = (struct tree_slab){ .kind = s->kind, .pages = s->pages, .places = f->places };
         for (unsigned k = 0; k < f->places; k++) {
                 t->place[k] = tree_place_of(&f->place[k]);
-                bits |= is_leaving(f->place[k].node);   /* leave.h, [L] */
+                bits |= is_draining(f->place[k].node);   /* drain.h, [L] */
         }
         atomic_store(&tree_map(leases.tree.units, i)->places,
                      s->kind == SLAB_REMOTE && bits ? f->places : 0);
@@ -133,18 +134,18 @@ bool place_is_gone(const struct far_node *n, int64_t now)
 {
         int64_t since = n->down_since;
 
-        return n->lost || is_leaving(n) || (since && now - since > opt.timeout_ms);
+        return n->lost || is_draining(n) || (since && now - since > opt.timeout_ms);
 }
 
 /* Nodes that can take no further copy of a slab: a set.  *live: how many copies the slab still has.
  * Pages of draining nodes are copied to nodes that fence only (repair.c). */
 static uint64_t without_room(const struct far_slab *f, uint32_t pages, int64_t now, unsigned *live)
 {
-        uint64_t set = slabs_down() | slabs_leaving();
+        uint64_t set = slabs_down() | slabs_draining();
         bool drains = false;
 
         for (unsigned k = 0; k < f->places; k++)
-                drains |= is_leaving(f->place[k].node);
+                drains |= is_draining(f->place[k].node);
         for (unsigned i = 0; i < leases.nnodes; i++)
                 if (leases.nodes[i]->lost || leases.nodes[i]->driver->kind != SLAB_REMOTE ||
                     (drains && !leases.nodes[i]->fences) ||
@@ -163,7 +164,7 @@ static uint64_t without_room(const struct far_slab *f, uint32_t pages, int64_t n
 }
 
 /* A place is never given to another node: processes know places by their numbers.  If a slab is on
- * draining nodes only, leave.c says that these cannot be drained. */
+ * draining nodes only, drain.c says that these cannot be drained. */
 static void say_worn_out(uint32_t i, unsigned live)
 {
         static bool said;

@@ -51,7 +51,7 @@ static struct repair {
 /* Nodes that are draining, or were drained: a set.  Acquire: their slabs have bits. */
 static uint64_t draining(void)
 {
-        return atomic_load_explicit(&TREE_COMMON->leaving, memory_order_acquire);
+        return atomic_load_explicit(&TREE_COMMON->draining, memory_order_acquire);
 }
 
 /* Only draining nodes have the page. */
@@ -59,7 +59,7 @@ static bool is_needed(uint64_t slot)
 {
         const struct copies c = copies();
 
-        return copies_need_leaving(&c, far_slab(slot_slab(slot)), slot);
+        return copies_only_draining(&c, far_slab(slot_slab(slot)), slot);
 }
 
 static bool is_idle(void)
@@ -199,7 +199,7 @@ static bool is_single(const struct copies *c, const struct far_slab *s)
         if (atomic_load_explicit(&s->places, memory_order_acquire) > 1)
                 return false;
         repair.needed |= s->place[0].node->driver->kind == SLAB_REMOTE &&
-                         copies_leave(c, s->place[0].node);
+                         copies_drain(c, s->place[0].node);
         return true;
 }
 
@@ -237,7 +237,7 @@ static int64_t find_slot(void)
                 }
                 if (!is_own(slot, &due))
                         continue;
-                bool needed = p->draining && copies_need_leaving(&c, s, slot);
+                bool needed = p->draining && copies_only_draining(&c, s, slot);
                 if (copies_wanting(&c, s, slot)) {
                         if (!due && copies_to_repair(&c, s, slot))
                                 return (int64_t)slot;

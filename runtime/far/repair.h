@@ -3,7 +3,7 @@
  * together at --rebuild-rate.
  *
  * Each process copies the slots that it holds (held.h), in passes over all of them.  Pages of
- * draining nodes (leave.h) are copied in the same way; a pass also finds pages that only such nodes
+ * draining nodes (drain.h) are copied in the same way; a pass also finds pages that only such nodes
  * have.
  *
  * By the I/O side, where nothing else is said.

@@ -616,7 +616,7 @@ static void wrong(struct far_request *r)
         if (copies_to_read(&c, q->slab, q->slot, q->bad) >= 0) {
                 q->again = false;
                 send_read(q);
-        } else if (q->repair && !r->error && copies_leave(&c, n)) {
+        } else if (q->repair && !r->error && copies_drain(&c, n)) {
                 /* The node drains: a process that reads the page must find no better copy
                  * elsewhere.  Perhaps none will read it, as it was changed while it was sent. */
                 repair_read(q);
@@ -690,7 +690,7 @@ static void count_missed(const struct request *q)
         bool missed = false;
         for (unsigned k = 0; k < places; k++) {
                 struct far_node *n = s->place[k].node;
-                if (q->good >> k & 1 || is_set(&n->is_left))
+                if (q->good >> k & 1 || is_set(&n->is_drained))
                         continue;
                 one_more(&n->missed);
                 missed = true;
@@ -701,12 +701,12 @@ static void count_missed(const struct request *q)
 
 /* Without nodes that are drained for this process, also if they are only since their copy was over:
  * if no other node has the page, it is written again. */
-static unsigned not_left(const struct request *q, unsigned places)
+static unsigned not_drained(const struct request *q, unsigned places)
 {
         unsigned set = 0;
 
         for (unsigned k = 0; places >> k; k++)
-                if (places >> k & 1 && !is_set(&q->slab->place[k].node->is_left))
+                if (places >> k & 1 && !is_set(&q->slab->place[k].node->is_drained))
                         set |= 1u << k;
         return set;
 }
@@ -754,7 +754,7 @@ static void copy_over(struct far_request *r, bool good)
         }
         if (q->waits)
                 return;
-        q->good = not_left(q, q->good);
+        q->good = not_drained(q, q->good);
         if (q->repair) {
                 copies_repaired(&c, q->slot, q->good);
                 repair_over(q);
@@ -907,9 +907,9 @@ void far_up(struct far_node *n)
         repair_wanted();
 }
 
-void request_leave(const struct far_node *n) { fail_queues(n); }
+void request_drain(const struct far_node *n) { fail_queues(n); }
 
-bool request_has_left(const struct far_node *n) { return !given[n->index]; }
+bool request_has_drained(const struct far_node *n) { return !given[n->index]; }
 
 static bool has_failed(const struct far_node *n)
 {
@@ -924,15 +924,15 @@ static bool has_failed(const struct far_node *n)
 static void settle(struct far_node *n)
 {
         const struct copies c = copies();
-        bool copied = n->hands_back || (pieces && copies_leave(&c, n));
+        bool copied = n->hands_back || (pieces && copies_drain(&c, n));
 
         if (!copied && (n->lost_pages || has_failed(n)))
                 on_loss(n);
         if (!n->hands_back && writing[n->index])
                 copies_unfenced(&c, n);         /* before they are called over */
         repair_needed();
-        if (is_set(&n->is_left))
-                ;                       /* leave.c says so */
+        if (is_set(&n->is_drained))
+                ;                       /* drain.c says so */
         else if (copied)
                 warnx_("%s: %s: it is lost, and the program goes on with the other copies of its "
                        "pages", n->option->origin, n->why);

@@ -43,9 +43,9 @@ int request_patience(void);
  * (n->why), and no other has them.  It is called by the thread that does the I/O, outside of all
  * drivers, and does not return. */
 void request_on_loss(void (*owner)(const struct far_node *n));
-/* Nothing more is asked of the node, which has its `is_left` set; and what it was given is over. */
-void request_leave(const struct far_node *n);
-bool request_has_left(const struct far_node *n);
+/* Asks nothing more of the node, whose is_drained is set; and all its transfers are over. */
+void request_drain(const struct far_node *n);
+bool request_has_drained(const struct far_node *n);
 /* In a forked child: nothing is under way. */
 void request_forked(void);
 

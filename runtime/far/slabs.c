@@ -116,14 +116,14 @@ void slabs_push(void)
 
 void slabs_is_member(void)
 {
-        uint64_t left = 0;
+        uint64_t drained = 0;
 
         for (unsigned i = 0; i < leases.nnodes; i++) {
                 leases.nodes[i]->member = leases.tree.head->record[leases.tree.self].birth;
-                left |= is_set(&leases.nodes[i]->is_left) ? 1ull << i : 0;
+                drained |= is_set(&leases.nodes[i]->is_drained) ? 1ull << i : 0;
         }
         /* This process never used nodes that were drained for the process before it. */
-        atomic_store(&slabs_common()->process[leases.tree.self].left, left);
+        atomic_store(&slabs_common()->process[leases.tree.self].drained, drained);
 }
 
 /* If a limit of address space or file size forbids room for nodes that are added, without it. */

@@ -45,8 +45,11 @@ static inline struct tree_common *slabs_common(void)
         return tree_common(leases.tree.units);
 }
 /* Nodes that are draining, or were drained: a set. */
-static inline uint64_t slabs_leaving(void) { return atomic_load(&slabs_common()->leaving); }
-static inline bool is_leaving(const struct far_node *n) { return slabs_leaving() >> n->index & 1; }
+static inline uint64_t slabs_draining(void) { return atomic_load(&slabs_common()->draining); }
+static inline bool is_draining(const struct far_node *n)
+{
+        return slabs_draining() >> n->index & 1;
+}
 /* Do bits say which places of slab i have a page? */
 static inline bool places_have_bits(uint32_t i)
 {

@@ -2,8 +2,8 @@
  * The nodes, in --stats: what was moved and how long it took; and the parts of a fetch.
  */
 #include <stdio.h>
+#include "far/drain.h"
 #include "far/far.h"
-#include "far/leave.h"
 #include "far/meter.h"
 #include "far/repair.h"
 #include "far/scrub.h"
@@ -130,7 +130,7 @@ static void add_state(struct stats *s, const struct far_node *n, const char *num
                 .key = "node.%.state", .type = STATS_TEXT, .label = "node", .title = "state",
                 .help = "Whether a node is used, is draining, is drained, or is lost",
         };
-        const char *state = leave_state(n);
+        const char *state = drain_state(n);
 
         stats_text(s, &kind, number, state ? state : n->lost ? "lost" : "used", false);
 }

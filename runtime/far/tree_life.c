@@ -49,9 +49,9 @@ static bool is_alive(const struct tree *t, uint32_t p)
         return p == t->self || fcntl(t->fd, F_OFD_GETLK, &l) != 0 || l.l_type != F_UNLCK;
 }
 
-/* life: the descriptor that keeps the process alive.  left: nodes that are drained for it
- * (far/leave.h). */
-static int take_free_number(struct tree *t, int life, uint64_t left)
+/* life: the descriptor that keeps the process alive.  drained: nodes that are drained for it
+ * (far/drain.h). */
+static int take_free_number(struct tree *t, int life, uint64_t drained)
 {
         struct tree_head *h = t->head;
         uint32_t p = 0;
@@ -68,7 +68,7 @@ static int take_free_number(struct tree *t, int life, uint64_t left)
         if (p >= atomic_load(&tree_common(t->units)->numbers))
                 atomic_store(&tree_common(t->units)->numbers, p + 1);
         atomic_store(&tree_common(t->units)->process[p].asked, 0);
-        atomic_store(&tree_common(t->units)->process[p].left, left);
+        atomic_store(&tree_common(t->units)->process[p].drained, drained);
         h->record[p] = (struct tree_record){ .state = RECORD_USED, .birth = ++h->births };
         return (int)p;
 }
@@ -81,14 +81,14 @@ static void mend_all(struct tree *t)
 }
 
 /* Buries some of the dead on the way; all of them only if their numbers are needed. */
-static int take_number(struct tree *t, int life, uint64_t left)
+static int take_number(struct tree *t, int life, uint64_t drained)
 {
         tree_mend_locked(t);
-        int p = take_free_number(t, life, left);
+        int p = take_free_number(t, life, drained);
         if (p != -EAGAIN)
                 return p;
         mend_all(t);
-        return take_free_number(t, life, left);
+        return take_free_number(t, life, drained);
 }
 
 /* Without /proc the first process goes without a lock: it can have no children that would ask. */
@@ -115,7 +115,7 @@ int tree_join(struct tree *t)
 static int number_of_child(struct tree *t, int life)
 {
         tree_lock(t);
-        int p = take_number(t, life, atomic_load(&tree_common(t->units)->process[t->self].left));
+        int p = take_number(t, life, atomic_load(&tree_common(t->units)->process[t->self].drained));
         tree_unlock(t);
         return p;
 }

@@ -5,8 +5,8 @@
  */
 #include <string.h>
 #include "common/clock.h"
+#include "far/drain.h"
 #include "far/held.h"
-#include "far/leave.h"
 #include "copies_model.h"
 
 struct seat seats[SEATS];
@@ -179,7 +179,7 @@ static const struct page *only_there(const struct seat *o, unsigned node)
                         unsigned at = t->place[k].node;
                         bool good = is_good_at(g->slot, k);
                         there |= good && at == node;
-                        elsewhere = good && at != node && !*(const bool *)&o->node[at].is_left;
+                        elsewhere = good && at != node && !*(const bool *)&o->node[at].is_drained;
                 }
                 if (there && !elsewhere)
                         return g;
@@ -271,7 +271,7 @@ static bool none_under_way(void *seat) { return !repairs_of(seat); }
 
 void pause_repairs(struct seat *s)
 {
-        leave_put_off();
+        drain_put_off();
         held_stop();
         wait_until(none_under_way, s);
 }

@@ -4,8 +4,8 @@
  */
 #include <string.h>
 #include "base/options.h"
+#include "far/drain.h"
 #include "far/held.h"
-#include "far/leave.h"
 #include "copies_model.h"
 
 bool agent_done;
@@ -150,7 +150,7 @@ static void do_fork(struct seat *s, enum start how)
 static void be_child(struct seat *s)
 {
         tree_be_child(&s->tree, &s->child);
-        leave_forked();
+        drain_forked();
         be_process(s);
         for (struct page *g = s->page; g < s->page + HELD; g++)
                 if (g->inherited) {
@@ -165,7 +165,7 @@ static bool side_is_home(void *arg) { return ((struct seat *)arg)->side.home; }
 static void do_exec(struct seat *s)
 {
         struct tree_child next;
-        bool left[NODES];
+        bool drained[NODES];
 
         if (!expect(s, &next))
                 return;
@@ -189,9 +189,9 @@ static void do_exec(struct seat *s)
         s->files = 1ull << next.life;   /* all others are closed at execve */
         wait_until(side_is_home, s);
         for (unsigned k = 0; k < NODES; k++)
-                left[k] = *(bool *)&s->node[k].is_left;
+                drained[k] = *(bool *)&s->node[k].is_drained;
         make_nodes(s);
-        inherit_left(s, left);
+        inherit_drained(s, drained);
         tree_be_child(&s->tree, &next);
         be_process(s);
 }
@@ -274,7 +274,7 @@ static bool is_alone(struct seat *s)
 /* Draining nodes get no copies. */
 static bool is_wanted_at(const struct far_node *n)
 {
-        return !n->lost && !(*(uint64_t *)&((struct tree_common *)units)->leaving >> n->index & 1);
+        return !n->lost && !(*(uint64_t *)&((struct tree_common *)units)->draining >> n->index & 1);
 }
 
 static void check_slot(struct seat *s, unsigned i)

@@ -12,7 +12,7 @@ build_test() {
 }
 
 copies=far/copies.c request=far/request.c hold=tree_hold.c life=tree_life.c
-held=far/held.c repair=far/repair.c whole=far/whole.c slotmap=far/slotmap.c leave=far/leave.c
+held=far/held.c repair=far/repair.c whole=far/whole.c slotmap=far/slotmap.c drain=far/drain.c
 moves=far/moves.c
 
 mutant $copies "a missed write is not noted" \
@@ -154,26 +154,26 @@ mutant $copies "places that a process does not know keep their copies" \
 mutant $copies "a page is gone before all its places are known" \
     '/^static bool knows_all/,/^}/s/return .*/return true;/'
 
-mutant $leave "a node is drained before a pass has found nothing" \
+mutant $drain "a node is drained before a pass has found nothing" \
     '/^static bool may_end/,/^}/s/repair_has_drained\(\)/true/'
-mutant $leave "a node is drained before its slabs have other places" \
+mutant $drain "a node is drained before its slabs have other places" \
     '/^static bool may_end/,/^}/s/all_have_places\(\)/true/'
-mutant $leave "a node is drained before its slabs are looked at" \
+mutant $drain "a node is drained before its slabs are looked at" \
     '/^static bool may_end/,/^}/s/&n->noted/\&n->asked/'
-mutant $leave "a node is answered though others need it" \
+mutant $drain "a node is answered though others need it" \
     '/^static unsigned drain_node/,/^}/s/!is_set\(&n->unneeded\)/0/'
-mutant $leave "a node is answered though a child may need it" \
-    '/^void leave_put_off/,/^}/s/atomic_store\(.*/;/'
-mutant $leave "a child answers for its parent" \
-    '/^void leave_forked/,/^}/s/atomic_store_explicit\(&n->(asked|noted|unneeded), false.*/;/'
+mutant $drain "a node is answered though a child may need it" \
+    '/^void drain_put_off/,/^}/s/atomic_store\(.*/;/'
+mutant $drain "a child answers for its parent" \
+    '/^void drain_forked/,/^}/s/atomic_store_explicit\(&n->(asked|noted|unneeded), false.*/;/'
 mutant $request "a write is over at a drained node, and nowhere else" \
-    '/^static unsigned not_left/,/^}/s/ && !is_set\(.*\)\)$/)/'
+    '/^static unsigned not_drained/,/^}/s/ && !is_set\(.*\)\)$/)/'
 mutant $request "a write is over at a node that was drained since, and nowhere else" \
-    '/^static void copy_over/,/^}/{s/good \? set : 0/not_left(q, good ? set : 0)/; s/q->good = not_left.*/;/}'
+    '/^static void copy_over/,/^}/{s/good \? set : 0/not_drained(q, good ? set : 0)/; s/q->good = not_drained.*/;/}'
 mutant $request "a write that only a draining node has asks for no pass" \
     '/^static void copy_over/,/^}/s/if \(!copies_staying\(.*/if (0)/'
 mutant $copies "nothing needs a draining node" \
-    '/^bool copies_need_leaving/,/^}/s/needed = true/needed = false/'
+    '/^bool copies_only_draining/,/^}/s/needed = true/needed = false/'
 mutant $repair "a pass from before a node drained counts" \
     '/^bool repair_has_drained/,/^}/s/drained && draining\(\) == repair\.pass\.draining/drained/'
 mutant $repair "a pass counts for a node that drains only since it began" \
@@ -189,7 +189,7 @@ mutant $moves "slabs of a draining node get no bits" \
 mutant $moves "slabs get bits that say that nothing is there" \
     '/^static void give_bits/,/^}/s/0xff/0/'
 mutant $moves "a node is noted for another one" \
-    '/^static void note_asked/,/^}/s/leaving, 1ull << n->index/leaving, 1ull << (n->index + 1) % 3/'
+    '/^static void note_asked/,/^}/s/draining, 1ull << n->index/draining, 1ull << (n->index + 1) % 3/'
 
 # rule NUMBER WHAT: one that the model's own parts follow (copies_model.h).
 rule() {

@@ -50,12 +50,12 @@ int tree_release(struct tree *t, const uint64_t *slots, size_t n)
         (void)t, (void)slots, (void)n;
         return 0;
 }
-bool copies_leave(const struct copies *c, const struct far_node *n)
+bool copies_drain(const struct copies *c, const struct far_node *n)
 {
         (void)c;
-        return atomic_load(&TREE_COMMON->leaving) >> n->index & 1;
+        return atomic_load(&TREE_COMMON->draining) >> n->index & 1;
 }
-bool copies_need_leaving(const struct copies *c, const struct far_slab *s, uint64_t slot)
+bool copies_only_draining(const struct copies *c, const struct far_slab *s, uint64_t slot)
 {
         (void)c, (void)s;
         return needs[slot];
@@ -244,7 +244,7 @@ static void held_already(void **state)
 
 static void begin_draining(void)
 {
-        atomic_store(&TREE_COMMON->leaving, 1);
+        atomic_store(&TREE_COMMON->draining, 1);
         assert_false(repair_has_drained());
 }
 

@@ -1,14 +1,14 @@
 /*
- * See copies_model.h: leave.c and moves.c, as they are, and what they ask of slabs.h.
- * What leave.c keeps for its process is swapped together with that of request.c.
+ * See copies_model.h: drain.c and moves.c, as they are, and what they ask of slabs.h.
+ * What drain.c keeps for its process is swapped together with that of request.c.
  */
 #include <string.h>
 #include <window.h>
 #include "base/message.h"
 #include "common/clock.h"
 #include "far/copies.h"
+#include "far/drain.h"
 #include "far/io.h"
-#include "far/leave.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/slabs.h"
@@ -33,7 +33,7 @@ static void load_leases(struct seat *s)
 #define TREE_WINDOW units
 #define cut_dead(c, vm) (cut_dead)(&self()->cutter, vm)
 
-#include "far/leave.c"
+#include "far/drain.c"
 #include "far/moves.c"
 
 /* ---- the sequence of slabs ---- */
@@ -48,7 +48,7 @@ uint64_t slabs_down(void)
         uint64_t set = 0;
 
         for (unsigned k = 0; k < NODES; k++)
-                if (is_set(&self()->node[k].is_left) || !is_set(&self()->node[k].up))
+                if (is_set(&self()->node[k].is_drained) || !is_set(&self()->node[k].up))
                         set |= 1ull << k;
         return set;
 }
@@ -56,7 +56,7 @@ uint64_t slabs_down(void)
 bool place_is_gone(const struct far_node *n, int64_t now)
 {
         (void)now;
-        return n->lost || is_leaving(n);
+        return n->lost || is_draining(n);
 }
 
 static void add(struct far_slab *f, unsigned node)
@@ -77,7 +77,7 @@ int place_use(struct vm *vm, uint32_t i, struct slab *s)
 /* A node that is drained makes no lease any more: rule 17. */
 static bool gives_leases(unsigned k)
 {
-        return !self()->node[k].lost && !nodes[k].drained && !(slabs_leaving() >> k & 1);
+        return !self()->node[k].lost && !nodes[k].drained && !(slabs_draining() >> k & 1);
 }
 
 bool place_add_copy(struct vm *vm, uint32_t i)
@@ -117,11 +117,11 @@ void find_places(struct seat *s)
 }
 
 /* As far_keep() and far_open(). */
-void inherit_left(struct seat *s, const bool left[NODES])
+void inherit_drained(struct seat *s, const bool drained[NODES])
 {
         for (unsigned k = 0; k < NODES; k++)
-                if (left[k])
-                        *(bool *)&s->node[k].is_left = s->node[k].lost =
+                if (drained[k])
+                        *(bool *)&s->node[k].is_drained = s->node[k].lost =
                                 s->node[k].settled = true;
 }
 
@@ -135,31 +135,31 @@ void inherit_nodes(struct seat *child, const struct seat *parent)
                 *(bool *)&n->noted = *(const bool *)&of->noted;
                 *(bool *)&n->stuck = *(const bool *)&of->stuck;
                 *(bool *)&n->unneeded = *(const bool *)&of->unneeded;
-                *(bool *)&n->is_left = *(const bool *)&of->is_left;
+                *(bool *)&n->is_drained = *(const bool *)&of->is_drained;
         }
 }
 
 /* As slabs_is_member(). */
 void note_member(struct seat *s)
 {
-        uint64_t left = 0;
+        uint64_t drained = 0;
 
         load_leases(s);
         for (unsigned k = 0; k < NODES; k++)
-                left |= is_set(&s->node[k].is_left) ? 1ull << k : 0;
-        atomic_store(&slabs_common()->process[s->tree.self].left, left);
+                drained |= is_set(&s->node[k].is_drained) ? 1ull << k : 0;
+        atomic_store(&slabs_common()->process[s->tree.self].drained, drained);
 }
 
 /* ---- the memory of a process ---- */
 
 static struct drain memory[SEATS];
 
-void leave_memory_out(unsigned seat) { memcpy(&memory[seat], &drain, sizeof(drain)); }
+void drain_memory_out(unsigned seat) { memcpy(&memory[seat], &drain, sizeof(drain)); }
 
-void leave_memory_in(unsigned seat)
+void drain_memory_in(unsigned seat)
 {
         load_leases(&seats[seat]);
         memcpy(&drain, &memory[seat], sizeof(drain));
 }
 
-void leave_memory_reset(unsigned seat) { memset((void *)&memory[seat], 0, sizeof(memory[0])); }
+void drain_memory_reset(unsigned seat) { memset((void *)&memory[seat], 0, sizeof(memory[0])); }

@@ -1,5 +1,5 @@
 /*
- * See leave.h.
+ * See drain.h.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/message.h"
 #include "common/clock.h"
 #include "far/copies.h"
-#include "far/leave.h"
+#include "far/drain.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "include/tree.h"
@@ -31,13 +31,13 @@ void far_asked(struct far_node *n)
         atomic_store_explicit(&drain.asked, true, memory_order_relaxed);
 }
 
-bool leave_is_asked(void) { return atomic_load_explicit(&drain.asked, memory_order_relaxed); }
+bool drain_is_asked(void) { return atomic_load_explicit(&drain.asked, memory_order_relaxed); }
 
 /* Can pages of node `from` move to n? */
 static bool is_target(const struct far_node *n, const struct far_node *from)
 {
         return n != from && n->driver->kind == SLAB_REMOTE && n->fences && !n->lost &&
-               !is_set(&n->asked) && !is_set(&n->is_left);
+               !is_set(&n->asked) && !is_set(&n->is_drained);
 }
 
 /* Can its pages move to no other node at all?  Then moves.c has nothing to look for. */
@@ -62,7 +62,7 @@ static bool all_have_places(void)
                 for (unsigned k = 0; k < places && !has; k++) {
                         const struct far_node *n = s->place[k].node;
                         has = n->driver->kind != SLAB_REMOTE ||
-                              (far_answers(n) && !copies_leave(&c, n));
+                              (far_answers(n) && !copies_drain(&c, n));
                 }
                 if (!has)
                         return false;
@@ -77,9 +77,9 @@ static bool may_end(const struct far_node *n)
                all_have_places();
 }
 
-void leave_is_over(struct far_node *n)
+void drain_is_over(struct far_node *n)
 {
-        atomic_store_explicit(&n->is_left, true, memory_order_relaxed);
+        atomic_store_explicit(&n->is_drained, true, memory_order_relaxed);
         far_lost(n, false, "the node is drained, as it asked for");
         n->settled = true;
 }
@@ -87,7 +87,7 @@ void leave_is_over(struct far_node *n)
 /* Has a process slots that the node has not asked: a child, born since moves.c looked?  As long as
  * its parent lives, which has not answered, the node waits; but the parent may be killed.  Acquire:
  * if this process sees slots counted for a number, it sees what was stored when the number was
- * taken: `asked` is 0, and `left` is as of the parent. */
+ * taken: `asked` is 0, and `drained` is as of the parent. */
 static bool has_unasked(const struct far_node *n)
 {
         const struct tree_common *c = TREE_COMMON;
@@ -99,28 +99,28 @@ static bool has_unasked(const struct far_node *n)
                 uint64_t held = atomic_load_explicit(&o->owned, memory_order_acquire) +
                                 atomic_load_explicit(&o->shared, memory_order_acquire);
                 uint64_t known = atomic_load_explicit(&o->asked, memory_order_acquire) |
-                                 atomic_load_explicit(&o->left, memory_order_acquire);
+                                 atomic_load_explicit(&o->drained, memory_order_acquire);
                 if (p != CONTROL->tree_number && held && !(known >> n->index & 1))
                         return true;
         }
         return false;
 }
 
-/* Release: other processes read `left` to see whether they may answer (moves.c). */
-static void note_left(const struct far_node *n)
+/* Release: other processes read `drained` to see whether they may answer (moves.c). */
+static void note_drained(const struct far_node *n)
 {
         struct tree_common *c = TREE_COMMON;
 
         if (CONTROL->nslabs)
-                atomic_fetch_or_explicit(&c->process[CONTROL->tree_number].left, 1ull << n->index,
-                                         memory_order_release);
+                atomic_fetch_or_explicit(&c->process[CONTROL->tree_number].drained,
+                                         1ull << n->index, memory_order_release);
 }
 
-const char *leave_state(const struct far_node *n)
+const char *drain_state(const struct far_node *n)
 {
         /* A node that was not answered yet still waits for other processes of the tree.  Acquire:
          * all threads but the I/O side read `lost` so. */
-        if (is_set(&n->is_left))
+        if (is_set(&n->is_drained))
                 return __atomic_load_n(&n->lost, __ATOMIC_ACQUIRE) ? "drained" : "draining";
         return !is_set(&n->asked) ? NULL : is_set(&n->stuck) ? "cannot be drained" : "draining";
 }
@@ -128,20 +128,20 @@ const char *leave_state(const struct far_node *n)
 /* Returns how much there was to do. */
 static unsigned drain_node(struct far_node *n, struct node_drain *d)
 {
-        if (!is_set(&n->is_left)) {
+        if (!is_set(&n->is_drained)) {
                 if (!may_end(n))
                         return 0;
-                atomic_store_explicit(&n->is_left, true, memory_order_relaxed);
-                request_leave(n);
-                note_left(n);
+                atomic_store_explicit(&n->is_drained, true, memory_order_relaxed);
+                request_drain(n);
+                note_drained(n);
         }
         /* The node may end before it is answered. */
         if (!n->lost &&
-            (!request_has_left(n) || !is_set(&n->unneeded) || has_unasked(n) ||
+            (!request_has_drained(n) || !is_set(&n->unneeded) || has_unasked(n) ||
              !n->driver->answer(n, true)))
                 return 0;
         d->over = true;
-        leave_is_over(n);
+        drain_is_over(n);
         warnx_("%s: the node is drained: %llu pages were copied from it or for it in %.1f s",
                n->option->origin, (unsigned long long)(repair_pages() - d->pages),
                (double)(now_ms() - d->since) / 1000);
@@ -159,16 +159,16 @@ static void refuse(struct far_node *n, struct node_drain *d)
                n->option->origin);
 }
 
-unsigned leave_step(void)
+unsigned drain_step(void)
 {
         unsigned work = 0;
 
-        if (!leave_is_asked())
+        if (!drain_is_asked())
                 return 0;
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
                 struct node_drain *d = &drain.node[i];
-                if (!is_set(&n->asked) || d->over || (n->lost && !is_set(&n->is_left)))
+                if (!is_set(&n->asked) || d->over || (n->lost && !is_set(&n->is_drained)))
                         continue;
                 if (!d->since) {
                         d->since = now_ms();
@@ -186,24 +186,24 @@ unsigned leave_step(void)
 /* The thread of rebuild.h looks for what a drain waits for, and drivers finish an answer later. */
 #define LOOK_MS 20
 
-int leave_patience(void)
+int drain_patience(void)
 {
-        for (unsigned i = 0; leave_is_asked() && i < far_nodes(); i++)
+        for (unsigned i = 0; drain_is_asked() && i < far_nodes(); i++)
                 if (is_set(&far_node_at(i)->asked) && !far_node_at(i)->lost)
                         return LOOK_MS;
         return -1;
 }
 
-void leave_put_off(void)
+void drain_put_off(void)
 {
-        for (unsigned i = 0; leave_is_asked() && i < far_nodes(); i++)
-                if (!is_set(&far_node_at(i)->is_left))  /* else the child is born without it */
+        for (unsigned i = 0; drain_is_asked() && i < far_nodes(); i++)
+                if (!is_set(&far_node_at(i)->is_drained))  /* else the child is born without it */
                         atomic_store(&far_node_at(i)->unneeded, false);
 }
 
 /* A node's wish that the parent heard was for the parent.  But on nodes that were drained for the
  * parent, answered or not, the child has no page. */
-void leave_forked(void)
+void drain_forked(void)
 {
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
@@ -211,8 +211,8 @@ void leave_forked(void)
                 atomic_store_explicit(&n->noted, false, memory_order_relaxed);
                 atomic_store_explicit(&n->stuck, false, memory_order_relaxed);
                 atomic_store_explicit(&n->unneeded, false, memory_order_relaxed);
-                if (is_set(&n->is_left))
-                        leave_is_over(n);
+                if (is_set(&n->is_drained))
+                        drain_is_over(n);
         }
         memset(drain.node, 0, sizeof(drain.node));
         atomic_store_explicit(&drain.asked, false, memory_order_relaxed);
