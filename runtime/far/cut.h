@@ -13,7 +13,7 @@ struct cutter {
         struct far_node *const *nodes;
         _Atomic unsigned nnodes;        /* may grow during a cut; stored under the lease lock */
         pthread_mutex_t *lease_lock;    /* guards io_start() */
-        /* One thread at a time cuts.  Never taken within other locks. */
+        /* Held by the one thread that cuts.  Never taken within other locks. */
         pthread_mutex_t lock;
         int64_t next;                   /* ms: not before, after a failure; guarded by `lock` */
 };

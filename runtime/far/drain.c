@@ -183,7 +183,7 @@ unsigned drain_step(void)
         return work;
 }
 
-/* The thread of rebuild.h looks for what a drain waits for, and drivers finish an answer later. */
+/* Between two steps: moves.c looks at other processes meanwhile, and drivers finish an answer. */
 #define LOOK_MS 20
 
 int drain_patience(void)

@@ -1,8 +1,8 @@
 /*
  * See slabs.h: how a slab is leased.  Which node gives it is decided in placement.c.
  *
- * The sequence belongs to the process tree (tree.h): a process first uses the slabs that others of
- * the tree have leased, and only then leases another.
+ * The sequence of slabs belongs to the process tree (tree.h): a process first uses the slabs that
+ * others of the tree have leased, and only then leases another.
  */
 #include <errno.h>
 #include <string.h>

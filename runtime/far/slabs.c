@@ -1,6 +1,6 @@
 /*
- * See slabs.h: what the nodes can give, and this process's part in the tree to which the sequence
- * of slabs belongs.
+ * See slabs.h: how much the nodes can give, and this process's part in the tree to which the
+ * sequence of slabs belongs.
  */
 #include <errno.h>
 #include <string.h>
@@ -218,7 +218,7 @@ void slabs_adopt(int fd, const struct tree_child *next)
         inherited_child = *next;
 }
 
-/* --- what is used of each node --- */
+/* --- slots of this process, by node --- */
 
 static uint64_t held_in_chunk(uint32_t slab, uint32_t chunk)
 {

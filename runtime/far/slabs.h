@@ -5,7 +5,7 @@
  *   moves.c        places on other nodes, for slabs whose nodes are lost, silent or draining
  *   slabs_more.c   nodes that are added
  *   places.c       where a slab is: its places on nodes
- *   slabs.c        what the nodes can give, and this process's part in the tree
+ *   slabs.c        how much the nodes can give, and this process's part in the tree
  *
  * Each calls those below it alone.
  */
@@ -18,7 +18,7 @@
 #include "far/far.h"
 #include "far/tree.h"
 
-/* The tree's file has room for so many slabs more, for nodes that are added: 3 GiB of addresses,
+/* Slabs for which the tree's file has more room, for nodes that are added: 3 GiB of addresses,
  * and next to no memory.  At least 30 GiB. */
 #define SLABS_TO_ADD 64
 
@@ -68,7 +68,7 @@ int slabs_start(void);
  * a tree has connected before there was a tree, under the number that it has now
  * (far_node_open()). */
 void slabs_is_member(void);
-/* As nodes know this process. */
+/* The number by which nodes know this process. */
 uint64_t slabs_own_member(void);
 
 /* --- places.c --- */
@@ -81,12 +81,12 @@ bool place_lease(struct vm *vm, struct far_node *n, uint32_t pages, struct slab 
                  struct far_slab *f);
 /* Release: the I/O side sees the content of place[places]. */
 void place_add(struct far_slab *f);
-/* Of a slab of remote nodes: are so many copies enough?  0; -ENOSPC with a message. */
+/* Are `count` copies enough for slab i, which is on remote nodes?  0; -ENOSPC with a message. */
 int places_check(uint32_t i, unsigned count);
 /* Puts slab i, with all its places, in the list of the tree. */
 void places_list(uint32_t i, const struct slab *s);
 /* A place that another process leased becomes one of this process too.  For plain memory, leasing
- * the same pages again maps them. */
+ * those pages once more maps them. */
 int place_use(struct vm *vm, uint32_t i, struct slab *s);
 /* The node will not give back its pages, or has not answered for --timeout. */
 bool place_is_gone(const struct far_node *n, int64_t now);

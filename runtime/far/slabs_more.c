@@ -58,7 +58,7 @@ static int check_alone(char why[FAR_WHY])
 {
         if (!leases.in_tree)
                 return 0;
-        if (tree_alone(&leases.tree)) {    /* so nobody changes the tree's table of nodes */
+        if (tree_alone(&leases.tree)) {         /* so no process changes its table of nodes */
                 if (leases.nnodes == leases.tree.head->nnodes)
                         return 0;
                 snprintf(why, FAR_WHY, "a process that has ended had found a node served again, "
@@ -83,7 +83,7 @@ int slabs_may_add(struct vm *vm, uint64_t *member, char why[FAR_WHY])
                          strerror(-err));
         bool others = !err && leases.in_tree && !tree_alone(&leases.tree);
         pthread_mutex_unlock(&leases.lock);
-        if (others)                     /* perhaps they have ended */
+        if (others)                     /* they may have ended */
                 cut_dead(&leases.cutter, vm);
         pthread_mutex_lock(&leases.lock);
         err = err ? err : check_alone(why);

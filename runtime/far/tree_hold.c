@@ -161,7 +161,7 @@ static int share_one(struct tree *t, uint32_t child, uint64_t slot)
                 atomic_fetch_or(bits_of(t, t->self, slot), bit_of(slot));
                 atomic_fetch_sub(&counts(t, t->self)->owned, 1);
                 atomic_fetch_add(&counts(t, t->self)->shared, 1);
-                /* no write is under way: nobody else changes the word */
+                /* No write is under way, so no other thread changes the word. */
                 atomic_store(word, (uint16_t)(SLOT_SHARED | (seen & SLOT_DUE)));
         } else {
                 disturb_check(word);

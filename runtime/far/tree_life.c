@@ -1,5 +1,5 @@
 /*
- * See tree.h: which processes of a tree are alive, and what becomes of those that are not.
+ * See tree.h: the lives of the processes of a tree, and the burial of the dead.
  *
  * A process is alive as long as its byte of the file is locked (F_OFD_SETLK, F_RDLCK).  The lock
  * belongs to a file description that only this process has: the description was opened before the
