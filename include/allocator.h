@@ -15,10 +15,11 @@
  *                                               a holder
  *   retired       0  0    0    1     0     0    held by no process, and never given again
  *
- * DUE: a write may still arrive there, at a node that cannot fence (docs/protocol.md).  The owner's
- * I/O side sets it before it sends a page, and clears it when the node has answered the only copy
- * that was sent.  If more copies were sent, DUE stays: the slot may be read, since all copies are
- * equal, but no other page may ever be written there.  DUE also stays where a write has failed.
+ * DUE: a write may still arrive in the slot, at a node that cannot fence (docs/protocol.md).  The
+ * owner's I/O side sets DUE before it sends a page, and clears it when the node has answered the
+ * only copy that was sent.  If the page was sent more than once, DUE stays: the slot may be read,
+ * since all copies are of one page, but no other page may ever be written there.  It stays, too,
+ * where a write has failed.  It is also set while the I/O side holds a slot (runtime/far/held.h).
  *
  * A word is changed by compare-and-swap.  Only p, or the process that buries p, changes OWNED(p)
  * and CHECK(p).  So the words themselves say which slots a dead process held, and no count can be
@@ -70,15 +71,15 @@ struct slab_map {
          * where to look. */
         _Atomic uint64_t touched[TREE_PROCESSES][SLAB_CHUNKS / 64]
                 __attribute__((aligned(PAGE_SIZE)));
-        /* Of slots on remote nodes: the sum of the page that was last sent there (far/sums.c).  The
-         * I/O side of the slot's owner stores the sum before it sends the page.  A process that
-         * reads the slot has learnt that the page is there, so it sees the sum too.  A process that
-         * dies between store and send leaves its slot OWNED: no process reads it. */
+        /* Of slots on remote nodes: the sum of the page that was last sent there (far/sums.c).
+         * Stored by the I/O side of the slot's owner before the page is sent.  A process that reads
+         * the slot has learnt that the page is there, so it sees the sum too.  If the owner dies
+         * between the two, its slot stays OWNED, and no other process reads it. */
         _Atomic uint32_t sum[SLAB_PAGES] __attribute__((aligned(PAGE_SIZE)));
         /* By place, a bit a slot: the copy there is the page that was last written
          * (runtime/far/copies.h). */
         _Atomic uint64_t good[TREE_PLACES][SLAB_PAGES / 64] __attribute__((aligned(PAGE_SIZE)));
-        /* A bit a slot: no copy fitted its sum, so repair could make no other.  Set by a process
+        /* A bit a slot: no copy fitted the slot's sum, so none could be made.  Set by the process
          * that holds the slot; cleared when the slot is written, or copied after all. */
         _Atomic uint64_t unfit[SLAB_PAGES / 64];
         /* How many places of the slab have bits in `good`; 0: none, and the slab has one place.
@@ -94,9 +95,9 @@ struct tree_process {
         /* a set of nodes: writes that this process gave up may still arrive there
          * (runtime/far/copies.h) */
         _Atomic uint64_t unfenced;
-        /* sets of nodes.  asked: this process's own connection says that the node is draining.
-         * left: this process needs the node no more (runtime/far/leave.h) */
-        _Atomic uint64_t asked, left;
+        /* Sets of nodes: they drain, as its own connection says; they are drained for this process
+         * (runtime/far/drain.h). */
+        _Atomic uint64_t asked, drained;
         uint64_t pad[3];
 };
 struct tree_common {
@@ -107,22 +108,22 @@ struct tree_common {
         /* a set of nodes: writes of processes that were buried may still arrive there */
         _Atomic uint64_t uncut;
         _Atomic uint32_t missed;        /* counts writes that a copy missed: a hint to repair */
-        /* the number, plus 1, of the process that may copy shared slots (runtime/far/repair.c) */
+        /* the number, plus 1, of the process that may copy shared slots (runtime/far/held.h) */
         _Atomic uint32_t repairer;
-        /* a set of nodes that are draining, or were: their slabs have bits.  Only grows, under the
-         * tree's mutex (runtime/far/leave.h). */
-        _Atomic uint64_t leaving;
-        /* the rate at which all processes make up for missed copies (runtime/far/walk.h) */
+        /* a set of nodes that are draining, or were drained: their slabs have bits.  Only grows,
+         * under the tree's mutex (runtime/far/drain.h). */
+        _Atomic uint64_t draining;
+        /* the rate at which all processes together repair (runtime/far/walk.h) */
         _Atomic int64_t repairs_until;
-        /* pages were copied, and since then no process has found that none wants copies:
-         * runtime/far/whole.h */
+        /* Pages were copied, and no process has said since that none lacks a copy
+         * (runtime/far/whole.h). */
         _Atomic uint32_t copied;
         uint32_t pad[5];
         struct tree_process process[TREE_PROCESSES];
 };
 
 /* A process that is not up yet: its number, and the private descriptor that keeps it alive
- * (runtime/far/tree_life.c); -1: there is none. */
+ * (runtime/far/tree_life.c); -1: no descriptor. */
 struct tree_child { uint32_t number; int life; };
 
 /* kern sees one run of units of SLAB_MAP_SIZE: struct tree_common, then the maps of slab 0, 1,
@@ -135,6 +136,13 @@ _Static_assert(sizeof(struct slab_map) <= SLAB_MAP_SIZE &&
 _Static_assert(TREE_UNITS *SLAB_MAP_SIZE <= TREE_WINDOW_END - TREE_WINDOW,
                "all maps fit their part of the address space");
 _Static_assert(TREE_PROCESSES - 1 <= SLOT_NUMBER, "process numbers fit a slot word");
+
+static inline struct tree_common *tree_common(char *units)
+{
+        return (struct tree_common *)units;
+}
+/* Of the tree of this process, once it uses a slab. */
+#define TREE_COMMON tree_common((char *)TREE_WINDOW)
 
 static inline struct slab_map *tree_map(char *units, uint32_t slab)
 {

@@ -22,7 +22,7 @@ struct slotmap {
 
 static inline struct tree_common *slotmap_common(const struct slotmap *m)
 {
-        return (struct tree_common *)m->units;
+        return tree_common(m->units);
 }
 
 void slotmap_init(struct slotmap *m, char *units, const struct slab *slabs, uint32_t self);

@@ -10,8 +10,8 @@
 #include "common/json.h"
 #include "common/size.h"
 #include "control/nodes.h"
+#include "far/drain.h"
 #include "far/far.h"
-#include "far/leave.h"
 #include "settings/absolute.h"
 #include "settings/node_draft.h"
 #include "stats/formats.h"
@@ -50,10 +50,10 @@ static const char *state_of(const struct far_node *n, char to[2 * FAR_WHY])
 {
         int silent = __atomic_load_n(&n->silent, __ATOMIC_RELAXED);
         int64_t down = __atomic_load_n(&n->down_since, __ATOMIC_RELAXED);
-        const char *leaving = leave_state(n);
+        const char *drains = drain_state(n);
 
-        if (leaving)
-                strcpy(to, leaving);
+        if (drains)
+                strcpy(to, drains);
         else if (__atomic_load_n(&n->lost, __ATOMIC_ACQUIRE))
                 snprintf(to, 2 * FAR_WHY, "lost: %s", n->why);
         else if (down)
@@ -77,7 +77,7 @@ struct counts { uint64_t used[NODES_MAX], lacking[NODES_MAX]; };
 static bool is_gone(const struct far_node *n)
 {
         return __atomic_load_n(&n->lost, __ATOMIC_ACQUIRE) ||
-               atomic_load_explicit(&n->is_left, memory_order_relaxed);
+               atomic_load_explicit(&n->is_drained, memory_order_relaxed);
 }
 
 /* How many pages the node lacks, if it may still get them. */

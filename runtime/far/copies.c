@@ -13,16 +13,16 @@ static _Atomic uint64_t *good_word(const struct copies *c, uint64_t slot, unsign
 static uint64_t bit_of(uint64_t slot) { return 1ull << slot % 64; }
 
 /* Places of the slab, if there are bits of them; also those that this process does not know yet.
- * Acquire: bits that were set before are seen; and who wrote the slot at a place gave it up after
- * that place was there, so its new owner sees all places with the page. */
+ * Acquire: bits that were set before are seen.  A process that wrote the slot at a place gave the
+ * slot up after that place was there, so the new owner sees all places with the page. */
 static unsigned places_with_bits(const struct copies *c, uint64_t slot)
 {
         return atomic_load_explicit(&tree_map(c->units, slot_slab(slot))->places,
                                     memory_order_acquire);
 }
 
-/* Without bits the first place has it.  Acquire: who cleared the bit has its own bit in `unfenced`
- * by then. */
+/* Without bits the first place has the page.  Acquire: a process that cleared the bit has set its
+ * own bit in `unfenced` before. */
 static bool is_good(const struct copies *c, uint64_t slot, unsigned k)
 {
         if (!places_with_bits(c, slot))
@@ -30,8 +30,8 @@ static bool is_good(const struct copies *c, uint64_t slot, unsigned k)
         return atomic_load_explicit(good_word(c, slot, k), memory_order_acquire) & bit_of(slot);
 }
 
-/* Most writes change nothing: a bit that is right already costs no write to shared memory.
- * Release: see is_good(); and the page is there before others read it. */
+/* Most writes change no bit, and then cost no write to shared memory.  Release: see is_good(); and
+ * the page is there before other processes read it. */
 static void set_bit(_Atomic uint64_t *word, uint64_t slot, bool on)
 {
         if (on == !!(atomic_load_explicit(word, memory_order_relaxed) & bit_of(slot)))
@@ -47,28 +47,27 @@ static void set_good(const struct copies *c, uint64_t slot, unsigned k, bool goo
         set_bit(good_word(c, slot, k), slot, good);
 }
 
-static struct tree_common *common(const struct copies *c)
-{
-        return (struct tree_common *)c->units;
-}
-
-/* Of any process, alive or buried: does a write that was given up still threaten this node? */
+/* May a write that some process, alive or buried, has given up still arrive at this node? */
 static bool is_threatened(const struct copies *c, const struct far_node *n)
 {
-        if (atomic_load_explicit(&common(c)->uncut, memory_order_acquire) >> n->index & 1)
+        const struct tree_common *t = tree_common(c->units);
+
+        if (atomic_load_explicit(&t->uncut, memory_order_acquire) >> n->index & 1)
                 return true;
-        uint32_t processes = atomic_load_explicit(&common(c)->numbers, memory_order_acquire);
+        uint32_t processes = atomic_load_explicit(&t->numbers, memory_order_acquire);
 
         for (uint32_t p = 0; p < processes; p++)
-                if (atomic_load_explicit(&common(c)->process[p].unfenced, memory_order_acquire) >>
+                if (atomic_load_explicit(&t->process[p].unfenced, memory_order_acquire) >>
                             n->index & 1)
                         return true;
         return false;
 }
 
-bool copies_leave(const struct copies *c, const struct far_node *n)
+bool copies_drain(const struct copies *c, const struct far_node *n)
 {
-        return atomic_load_explicit(&common(c)->leaving, memory_order_acquire) >> n->index & 1;
+        const struct tree_common *t = tree_common(c->units);
+
+        return atomic_load_explicit(&t->draining, memory_order_acquire) >> n->index & 1;
 }
 
 static unsigned places_of(const struct far_slab *s)
@@ -76,7 +75,7 @@ static unsigned places_of(const struct far_slab *s)
         return atomic_load_explicit(&s->places, memory_order_acquire);
 }
 
-/* The places that it can be read from now, of nodes of the highest priority: a set. */
+/* The places that the page can be read from now, of nodes of the highest priority: a set. */
 static unsigned readable(const struct copies *c, const struct far_slab *s, uint64_t slot,
                          unsigned not)
 {
@@ -93,7 +92,7 @@ static unsigned readable(const struct copies *c, const struct far_slab *s, uint6
         return set;
 }
 
-/* Equals share the reading, by chunks: so neighbours can go in one request. */
+/* Nodes of one priority share the reads by chunks, so neighbours can go in one request. */
 int copies_to_read(const struct copies *c, const struct far_slab *s, uint64_t slot, unsigned not)
 {
         unsigned set = readable(c, s, slot, not);
@@ -127,7 +126,7 @@ unsigned copies_to_write(const struct copies *c, const struct far_slab *s, uint6
         return set;
 }
 
-bool copies_need_leaving(const struct copies *c, const struct far_slab *s, uint64_t slot)
+bool copies_only_draining(const struct copies *c, const struct far_slab *s, uint64_t slot)
 {
         unsigned places = places_of(s);
         bool needed = false;
@@ -136,7 +135,7 @@ bool copies_need_leaving(const struct copies *c, const struct far_slab *s, uint6
                 const struct far_node *n = s->place[k].node;
                 if (n->lost || !is_good(c, slot, k))
                         continue;
-                if (copies_leave(c, n))
+                if (copies_drain(c, n))
                         needed = true;
                 else if (far_answers(n))
                         return false;
@@ -149,7 +148,7 @@ unsigned copies_staying(const struct copies *c, const struct far_slab *s, unsign
         unsigned set = 0;
 
         for (unsigned k = 0; places >> k; k++)
-                if (places >> k & 1 && !copies_leave(c, s->place[k].node))
+                if (places >> k & 1 && !copies_drain(c, s->place[k].node))
                         set |= 1u << k;
         return set;
 }
@@ -161,7 +160,7 @@ static unsigned wanting(const struct copies *c, const struct far_slab *s, uint64
 
         for (unsigned k = 0; k < places; k++)
                 if (far_answers(s->place[k].node) && s->place[k].node->fences &&
-                    !copies_leave(c, s->place[k].node) && !is_good(c, slot, k))
+                    !copies_drain(c, s->place[k].node) && !is_good(c, slot, k))
                         set |= 1u << k;
         return set;
 }
@@ -176,15 +175,15 @@ unsigned copies_to_repair(const struct copies *c, const struct far_slab *s, uint
         return wanting(c, s, slot) & copies_to_write(c, s, slot);
 }
 
-/* A place that another process has added, and may have filled, is known here a look later
- * (rebuild.c). */
+/* A place that another process has added, and may have filled, is known to this process only after
+ * moves.c has looked again. */
 static bool knows_all(const struct copies *c, const struct far_slab *s, uint64_t slot)
 {
         return places_of(s) >= places_with_bits(c, slot);
 }
 
-/* Some process has the slot.  What is DUE for good, since a node of the slab does not fence, is not
- * copied. */
+/* Some process has the slot, and its page is copied.  A slot that is DUE for good, since a node of
+ * the slab does not fence, is not. */
 static bool is_copied(const struct slab_map *map, unsigned page, bool fenced)
 {
         uint16_t w = atomic_load_explicit(&map->word[page], memory_order_relaxed);
@@ -192,8 +191,8 @@ static bool is_copied(const struct slab_map *map, unsigned page, bool fenced)
         return w & SLOT_STATE && (fenced || w & SLOT_SHARED || !(w & SLOT_DUE));
 }
 
-/* Of 64 slots those that a place in the set `lack` does not have, but one in `have` does; without
- * those of which no copy fits. */
+/* Of 64 slots those that some place in the set `lack` does not have and some place in `have` has;
+ * without slots of which no copy fits its sum. */
 static uint64_t not_at(const struct slab_map *map, unsigned i, unsigned have, unsigned lack)
 {
         uint64_t there = 0, missing = 0;
@@ -224,7 +223,7 @@ bool copies_any_wanting(const struct copies *c, const struct far_slab *s, uint32
                 if (!far_answers(n))
                         continue;
                 to_read |= 1u << k;
-                if (n->fences && !copies_leave(c, n))
+                if (n->fences && !copies_drain(c, n))
                         to_write |= 1u << k;
         }
         for (unsigned i = 0; i < npages; i += 64) {
@@ -308,13 +307,15 @@ bool copies_all_lost(const struct copies *c, const struct far_slab *s, uint64_t 
 
 void copies_unfenced(const struct copies *c, const struct far_node *n)
 {
+        struct tree_process *p = &tree_common(c->units)->process[c->self];
+
         if (n->fences)
-                atomic_fetch_or_explicit(&common(c)->process[c->self].unfenced, 1ull << n->index,
-                                         memory_order_release);
+                atomic_fetch_or_explicit(&p->unfenced, 1ull << n->index, memory_order_release);
 }
 
 void copies_fenced(const struct copies *c, const struct far_node *n)
 {
-        atomic_fetch_and_explicit(&common(c)->process[c->self].unfenced, ~(1ull << n->index),
-                                  memory_order_release);
+        struct tree_process *p = &tree_common(c->units)->process[c->self];
+
+        atomic_fetch_and_explicit(&p->unfenced, ~(1ull << n->index), memory_order_release);
 }

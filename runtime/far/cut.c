@@ -8,11 +8,11 @@
 #include "far/cut.h"
 #include "far/io.h"
 
-/* for one node to cut off dead processes, and how long to leave it alone if it does not */
+/* The longest time for one node to cut off dead processes, and the pause if it did not. */
 #define CUT_MS       1000
 #define CUT_AGAIN_MS 5000
 
-/* A set of nodes: those that the tree has slabs of. */
+/* Nodes that the tree has slabs of: a set. */
 static uint64_t used_locked(const struct tree *t)
 {
         uint64_t used = 0;
@@ -24,19 +24,19 @@ static uint64_t used_locked(const struct tree *t)
 }
 _Static_assert(NODES_MAX <= 64, "a set of nodes is a word");
 
-/* Nodes whose slabs have bits, so that the dead may be buried without their answer
- * (docs/protocol.md, rules 14 and 21): with copies all that hand back, else those to be left
- * (leave.h, [L]). */
+/* Nodes whose slabs have bits, so that the dead may be buried without the node's answer
+ * (docs/protocol.md, rules 14 and 21): with copies all that hand back, else draining nodes
+ * (drain.h, [L]). */
 static uint64_t copied_locked(const struct tree *t)
 {
         return opt.replicas > 1 ? UINT64_MAX
-                                : atomic_load(&((struct tree_common *)t->units)->leaving);
+                                : atomic_load(&tree_common(t->units)->draining);
 }
 
 /* Has the nodes that this process knows cut off the dead.  Returns those of `used` that have not, a
- * set.  A node that had no slab (not in `used`) when they were dead has no slot of theirs, and one
- * whose memory is gone neither; but it is told if it can be, since it remembers its members until
- * then.  copied: nodes whose pages have copies elsewhere. */
+ * set.  A node that had no slab when they were dead (not in `used`) has no slot of theirs, nor has
+ * a node whose memory is gone.  But such nodes are told if they can be, since a node remembers its
+ * members until then.  copied: nodes whose pages have copies elsewhere. */
 static uint64_t cut_at_nodes(const struct cutter *c, struct vm *vm, const struct tree_dead *d,
                              uint64_t used, uint64_t copied)
 {
@@ -47,8 +47,8 @@ static uint64_t cut_at_nodes(const struct cutter *c, struct vm *vm, const struct
         pthread_mutex_unlock(c->lease_lock);
         io_wait_attached();
         const unsigned known = c->nnodes;
-        /* The others have been found by another process of the tree (slabs_learn()): the dead may
-         * have used them. */
+        /* Another process of the tree has found the other nodes (slabs_learn()): the dead may have
+         * used them. */
         uint64_t left = known < NODES_MAX ? used >> known << known : 0;
 
         if (left)
@@ -58,7 +58,8 @@ static uint64_t cut_at_nodes(const struct cutter *c, struct vm *vm, const struct
                 struct far_node *n = c->nodes[i];
                 if (n->driver->kind != SLAB_REMOTE || !n->fences)
                         continue;
-                /* Lost for this process: others may still reach it, and so may the dead. */
+                /* Lost for this process: other processes may still reach the node, and so may
+                 * writes of the dead. */
                 const bool unheard = n->lost && copied >> i & 1;
                 int err = unheard ? -ENOLINK : n->driver->cut(n, d->range, d->n, CUT_MS, why);
                 if (unheard)

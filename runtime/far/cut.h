@@ -7,19 +7,19 @@
 
 #include "far/tree.h"
 
-/* What a process needs for it. */
+/* A process's part in it. */
 struct cutter {
         struct tree *tree;
         struct far_node *const *nodes;
-        _Atomic unsigned nnodes;        /* may grow meanwhile */
+        _Atomic unsigned nnodes;        /* may grow during a cut; stored under the lease lock */
         pthread_mutex_t *lease_lock;    /* guards io_start() */
-        /* One thread at a time cuts.  Never taken within other locks. */
+        /* Held by the one thread that cuts.  Never taken within other locks. */
         pthread_mutex_t lock;
-        int64_t next;                   /* ms: after a failure not before; guarded by lock */
+        int64_t next;                   /* ms: not before, after a failure; guarded by `lock` */
 };
 
-/* Has all remote nodes cut off the processes that ended, and buries these.  No other process, and
- * no lease or fork of this one, waits meanwhile.  True: some slots may have become free. */
+/* Has all remote nodes cut off the processes that ended, and buries these processes.  No other
+ * process, and no lease or fork of this process, waits meanwhile.  True: slots became free. */
 bool cut_dead(struct cutter *c, struct vm *vm);
 
 #endif

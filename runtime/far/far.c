@@ -8,13 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/message.h"
+#include "far/drain.h"
 #include "far/far.h"
+#include "far/held.h"
 #include "far/io.h"
-#include "far/leave.h"
 #include "far/memfd.h"
 #include "far/placement.h"
 #include "far/rebuild.h"
-#include "far/repair.h"
 #include "far/request.h"
 #include "far/scrub.h"
 #include "far/timing.h"
@@ -72,9 +72,9 @@ void far_expect_end(int number) { slabs_expect_end(number); }
 void far_unkeep(const struct far_kept *k) { tree_child_left(&k->next); }
 void far_leaves(bool leaves)
 {
-        slabs_leaves(leaves && repair_stop());
+        slabs_leaves(leaves && held_stop());
         if (!leaves)
-                repair_go_on();
+                held_go_on();
 }
 
 static bool is_local(const struct far_node *n)
@@ -105,8 +105,8 @@ bool far_keep(struct far_kept *k, const int *expected)
         /* In a tree that this process leaves, or that other processes make when they need it,
          * another process uses the node too. */
         for (unsigned i = 0; i < far_nodes(); i++) {
-                k->node[i].left = is_set(&far_node_at(i)->is_left);
-                if (k->tree < 0 && !k->node[i].left && !(alone && stays(far_node_at(i), all))) {
+                k->node[i].drained = is_set(&far_node_at(i)->is_drained);
+                if (k->tree < 0 && !k->node[i].drained && !(alone && stays(far_node_at(i), all))) {
                         k->node[i].kept = false;
                         k->node[i].fd = -1;
                 }
@@ -130,7 +130,7 @@ static void say_goodbye(const struct far_node *lost)
 static bool still;
 
 /* Copies that are under way are writes too: then others have the nodes cut this process off. */
-void far_still(void) { still = repair_stop(); }
+void far_still(void) { still = held_stop(); }
 
 void far_end(void)
 {
@@ -188,9 +188,9 @@ void far_init(uint64_t room)
                                                    kept ? 0 : FAR_FIRST_MEMBER, why);
                 if (!n)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", o[i].origin, why);
-                if (kept && inherited.node[i].left) {
+                if (kept && inherited.node[i].drained) {
                         n->pages = 0;   /* those that it gave are in the tree, if there is one */
-                        leave_is_over(n);
+                        drain_is_over(n);
                 }
                 far_node_add(n);
         }
@@ -252,7 +252,7 @@ void far_forked(const struct tree_child *c)
         slabs_forked(c);
         io_forked();
         rebuild_forked();
-        leave_forked();
+        drain_forked();
         scrub_thread_forked();
         for (unsigned i = 0; i < far_nodes(); i++)
                 if (far_node_at(i)->driver->forked &&

@@ -32,7 +32,7 @@ _Static_assert(REPLICAS_MAX < TREE_PLACES, "there is room for nodes in place of 
 #define FAR_KEPT 768
 struct far_kept_node {
         bool kept;
-        bool left;                      /* and is not used any more: far_node.is_left */
+        bool drained;                   /* and not used any more: far_node.is_drained */
         int fd;                         /* private; -1: none */
         char data[FAR_KEPT] __attribute__((aligned(8)));        /* the driver's own */
 };
@@ -80,7 +80,7 @@ struct far_node {
         _Atomic bool up;
         int64_t down_since;             /* now_ms(); 0: it is up, or was not up yet */
         /* attach() succeeded in this process: poll() and arm() may be called.  A child attaches no
-         * node that its parent had left.  Of the I/O side (io.c). */
+         * node that was drained for its parent.  Of the I/O side (io.c). */
         bool attached;
         void *data;                     /* the driver's own */
         /* Pages that were read and written, and of these the ones that were sent again over a new
@@ -96,14 +96,14 @@ struct far_node {
         /* With copies: writes that it missed, and how often it stopped to answer.  Kept by
          * request.c. */
         _Atomic uint64_t missed, breaks;
-        /* It is to be left (leave.h).  asked: by its own word to this process, from far_asked();
-         * noted: it is in tree_common.leaving; stuck: no other node can take its pages; unneeded:
+        /* It drains (drain.h).  asked: by its own word to this process, from far_asked();
+         * noted: it is in tree_common.draining; stuck: no other node can take its pages; unneeded:
          * by other processes of the tree, too.  Stored by any thread; relaxed, as they publish
          * nothing else, but for `noted`: release and acquire. */
         _Atomic bool asked, noted, stuck, unneeded;
         /* Nothing more is asked of it; then it becomes lost, without a page.  By the I/O side;
          * relaxed: for others a hint. */
-        _Atomic bool is_left;
+        _Atomic bool is_drained;
         /* How often it came up and went down without a transfer that ended well: far_pause(); and
          * it has failed one since it came up.  Kept by request.c. */
         _Atomic unsigned barren;
@@ -241,9 +241,9 @@ struct far_driver {
          * time, the node attached; only if node.fences. */
         int (*cut)(struct far_node *n, const struct far_range *dead, unsigned count,
                    unsigned limit_ms, char why[FAR_WHY]);
-        /* Answers a node that has asked to be left (far_asked()).  moved: this process needs it no
-         * more, and has nothing under way there; its connections end, for good.  Else it cannot
-         * move.  By the thread that calls poll(); never waits.  False: not done yet, to be called
+        /* Answers a draining node (far_asked()).  moved: this process needs the node no more, and
+         * has nothing under way there; its connections end, for good.  Else it cannot move its
+         * pages.  By the thread that calls poll(); never waits.  False: not done yet, to be called
          * again. */
         bool (*answer)(struct far_node *n, bool moved);
 };
@@ -276,7 +276,7 @@ static inline bool is_set(const _Atomic bool *flag)
 /* Does it take transfers now?  By the I/O side; for others a hint. */
 static inline bool far_answers(const struct far_node *n)
 {
-        return !n->lost && !is_set(&n->is_left) && is_set(&n->up);
+        return !n->lost && !is_set(&n->is_drained) && is_set(&n->up);
 }
 
 /* How long a driver waits before it connects again to a node that went down, in ms: `least`, and
@@ -327,8 +327,8 @@ void far_reload(const void *module);
  * attached.  Any thread, one at a time, and not during fork, execve or alone_begin(). */
 int far_add(struct vm *vm, const struct node_option *o, char why[FAR_WHY]);
 
-/* Nodes that were left (leave.h) and are served again are used again, each under a number of its
- * own. By the thread of rebuild.h, now and then. */
+/* Drained nodes (drain.h) that are served again are used again, each under a number of its own.  By
+ * the thread of rebuild.h, now and then. */
 void far_return(struct vm *vm);
 
 /* --- all of them (far.c) --- */
@@ -396,7 +396,7 @@ void far_stats(struct stats *s);
 /* Cuts memory nodes to `room` bytes of guest-physical space, and all nodes to what the table of
  * slabs can name. */
 void slabs_init(struct far_node *const nodes[], unsigned n, uint64_t room);
-/* What the thread that looks after nodes (rebuild.h) does then, if nodes were left. */
+/* What the thread that looks after nodes (rebuild.h) does then, if nodes were drained. */
 void slabs_then(void (*look)(struct vm *vm));
 /* The process tree of this process (tree.h), made if there is none yet; NULL with a message if that
  * fails.  For fork. */

@@ -1,12 +1,12 @@
 /*
  * A node that is added while the program runs.
  *
- * It is opened like those of the start, becomes the last of the table, and counts from then on: for
- * placement, for the commit limit, for forks and executed programs.  Slabs name nodes by number, so
- * all processes of a tree must have the same table: a node can be added only while one process has
- * the tree to itself (slabs_may_add).  It is otherwise for a node that was left, or lost
- * with copies elsewhere, and is served again: it is named like one that all know, so the tree's
- * memory says all that others need to follow.
+ * The node is opened like those of the start, becomes the last of the table, and counts from then
+ * on: for placement, for the commit limit, for forks and executed programs.  Slabs name nodes by
+ * number, so all processes of a tree must have one table of nodes: a node can be added only while
+ * one process has the tree to itself (slabs_may_add()).  A node that returns is different: it was
+ * drained, or lost with copies elsewhere, and is served again.  All processes know its URL, so they
+ * can add it themselves once the tree's memory says that it is back.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -24,7 +24,7 @@
 static struct node_option *place_in_options(unsigned *n)
 {
         *n = opt.nnodes;
-        if (!*n)                        /* for the next program, too: the table has it */
+        if (!*n)                        /* the table of nodes has it; for the next program */
                 opt.nodes[(*n)++] = far_default_node;
         return *n < NODES_MAX ? &opt.nodes[*n] : NULL;
 }
@@ -71,15 +71,15 @@ int far_add(struct vm *vm, const struct node_option *o, char why[FAR_WHY])
 
 /* ---- nodes that return ---- */
 
-/* It was left, or lost while other nodes had its pages, and is not in the table under another
- * number.  One that cannot fence may still get what was sent to it before, so it stays away. */
+/* The node was drained, or was lost while other nodes had its pages, and is not in the table under
+ * another number.  A node that cannot fence stays away: older writes may still arrive there. */
 static bool is_away(unsigned i)
 {
         const struct far_node *n = far_node_at(i);
 
         bool has_copies = n->hands_back && n->fences;
 
-        if (!n->lost || !(has_copies || is_set(&n->is_left)))
+        if (!n->lost || !(has_copies || is_set(&n->is_drained)))
                 return false;
         for (unsigned k = i + 1; k < far_nodes(); k++)
                 if (strcmp(far_node_at(k)->url, far_node_at(i)->url) == 0)
@@ -95,7 +95,7 @@ static void look_for(struct vm *vm, struct far_node *was)
         struct far_node *n = o && member ? far_node_open(o, NULL, member, why) : NULL;
 
         if (n && slabs_return(vm, n, was->index, why) == 0) {
-                warnx_("%s: it is served again: its memory is used as that of node %u",
+                warnx_("%s: the node is served again: its memory is used as that of node %u",
                        n->option->origin, n->index);
                 return;
         }
@@ -106,7 +106,7 @@ static void look_for(struct vm *vm, struct far_node *was)
 
 void far_return(struct vm *vm)
 {
-        static int64_t next;            /* one thread */
+        static int64_t next;            /* ms; of the one thread that calls this */
 
         if (now_ms() < next)
                 return;

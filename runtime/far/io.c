@@ -33,9 +33,10 @@
 #include "base/privfd.h"
 #include "base/word.h"
 #include "common/clock.h"
+#include "far/drain.h"
 #include "far/far.h"
+#include "far/held.h"
 #include "far/io.h"
-#include "far/leave.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/scrub.h"
@@ -114,7 +115,7 @@ static unsigned step(void)
                 if (far_node_at(i)->attached)
                         work += far_node_at(i)->driver->poll(far_node_at(i));
         work += request_elsewhere();
-        work += leave_step();
+        work += drain_step();
         for (uint64_t slot; repair_next(&slot, &frame); work++)
                 request_repair(slot, frame);
         return work + scrub_step();
@@ -147,7 +148,7 @@ static bool wait_for_news(int limit_ms)
 
         shorten(&limit_ms, request_patience());
         shorten(&limit_ms, repair_patience());
-        shorten(&limit_ms, leave_patience());
+        shorten(&limit_ms, drain_patience());
         shorten(&limit_ms, scrub_patience());
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *node = far_node_at(i);
@@ -203,7 +204,7 @@ static void attach_all(void)
 
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
-                int err = is_remote(n) && !n->is_left ? attach(n, why) : 0;
+                int err = is_remote(n) && !n->is_drained ? attach(n, why) : 0;
                 if (err && (n->lost || n->hands_back)) {
                         far_lost(n, false, "%s", why);
                         request_elsewhere();
@@ -309,9 +310,9 @@ void io_pause_repairs(void)
         const void *word;
         unsigned n;
 
-        leave_put_off();
-        repair_stop();
-        while ((n = repair_under_way(&word)) > 0)
+        drain_put_off();
+        held_stop();
+        while ((n = held_under_way(&word)) > 0)
                 if (opt.io == IO_INLINE)
                         io_wait(word, n);
                 else

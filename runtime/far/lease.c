@@ -1,25 +1,25 @@
 /*
  * See slabs.h: how a slab is leased.  Which node gives it is decided in placement.c.
  *
- * The sequence belongs to the process tree (tree.h): a process first uses the slabs that others of
- * the tree have leased, and only then leases another.
+ * The sequence of slabs belongs to the process tree (tree.h): a process first uses the slabs that
+ * others of the tree have leased, and only then leases another.
  */
 #include <errno.h>
 #include <string.h>
 #include "abi_control.h"
 #include "base/message.h"
+#include "far/held.h"
 #include "far/io.h"
 #include "far/placement.h"
 #include "far/rebuild.h"
-#include "far/repair.h"
 #include "far/slabs.h"
 #include "far/timing.h"
 #include "far/window.h"
 #include "vm/kvm.h"
 #include "vm/vcpu.h"
 
-/* of each step of TREE_WINDOW that is mapped in the VM: see map_unit() */
-static uint64_t map_gpa[16];
+/* Where each step of TREE_WINDOW is mapped in the VM; 0: it is not.  See map_unit(). */
+static uint64_t step_gpa[16];
 
 /* Maps a unit of TREE_WINDOW in the VM; *gpa: its address.  Memory slots are scarce, so the mapped
  * part grows in doubling steps: 16 units, 16, 32, 64, ... */
@@ -28,17 +28,17 @@ static int map_unit(struct vm *vm, uint32_t unit, uint64_t *gpa)
         unsigned step = unit < 16 ? 0 : 28 - (unsigned)__builtin_clz(unit);
         uint64_t first = step ? 8ull << step : 0, end = 16ull << step;
 
-        if (end > 1 + (uint64_t)seq.tree.max_slabs)
-                end = 1 + (uint64_t)seq.tree.max_slabs;
-        if (!map_gpa[step]) {
+        if (end > 1 + (uint64_t)leases.tree.max_slabs)
+                end = 1 + (uint64_t)leases.tree.max_slabs;
+        if (!step_gpa[step]) {
                 uint64_t size = (end - first) * SLAB_MAP_SIZE, at = vm_take_gpa(vm, size);
-                int err = at ? vm_add_memory(vm, at, seq.tree.units + first * SLAB_MAP_SIZE, size)
-                             : -ENOSPC;
+                char *from = leases.tree.units + first * SLAB_MAP_SIZE;
+                int err = at ? vm_add_memory(vm, at, from, size) : -ENOSPC;
                 if (err)
                         return err;
-                map_gpa[step] = at;
+                step_gpa[step] = at;
         }
-        *gpa = map_gpa[step] + (unit - first) * SLAB_MAP_SIZE;
+        *gpa = step_gpa[step] + (unit - first) * SLAB_MAP_SIZE;
         return 0;
 }
 
@@ -47,39 +47,39 @@ static void publish(uint32_t i, const struct slab *s)
 {
         CONTROL->slabs[i] = *s;
         timing_slab(&CONTROL->slabs[i], far_slab(i)->place[0].node->option, CONTROL->tsc_khz);
-        CONTROL->tree_number = seq.tree.self;
-        /* Release: kern on other vCPUs looks up the slab of a slot number.  No slot of this slab
-         * exists before the count covers it. */
+        CONTROL->tree_number = leases.tree.self;
+        /* Release: kern on other vCPUs looks up the slab of a slot number, and then sees its
+         * entry.  No slot of this slab exists before the count covers it. */
         __atomic_store_n(&CONTROL->nslabs, i + 1, __ATOMIC_RELEASE);
 }
 
 /* Other processes of the tree may still free slots, or die. */
-static int nothing_left(void) { return tree_alone_locked(&seq.tree) ? -ENOSPC : -EBUSY; }
+static int nothing_left(void) { return tree_alone_locked(&leases.tree) ? -ENOSPC : -EBUSY; }
 
-/* The I/O side is there. */
+/* Starts the I/O side, once. */
 static void use_remote(struct vm *vm)
 {
-        io_start(vm, seq.tree.pieces);
+        io_start(vm, leases.tree.pieces);
         rebuild_start(vm, moves_look);
 }
 
-/* Chooses nodes for a new slab; those that are to be left only if no other has room. */
+/* Chooses nodes for a new slab; draining nodes only if no other has room. */
 static unsigned choose(unsigned index[REPLICAS_MAX], uint32_t *pages)
 {
         static bool said;
-        uint64_t without = slabs_down(), asked = slabs_leaving();
+        uint64_t without = slabs_down(), asked = slabs_draining();
 
-        for (unsigned i = 0; i < seq.nnodes; i++)
-                asked |= is_set(&seq.nodes[i]->asked) ? 1ull << i : 0;
-        unsigned count = placement_copies(opt.placement, seq.nodes, seq.nnodes, without | asked,
-                                          opt.replicas, index, pages);
+        for (unsigned i = 0; i < leases.nnodes; i++)
+                asked |= is_set(&leases.nodes[i]->asked) ? 1ull << i : 0;
+        unsigned count = placement_copies(opt.placement, leases.nodes, leases.nnodes,
+                                          without | asked, opt.replicas, index, pages);
         if (count || !(asked & ~without))
                 return count;
-        count = placement_copies(opt.placement, seq.nodes, seq.nnodes, without, opt.replicas,
-                                 index, pages);
+        count = placement_copies(opt.placement, leases.nodes, leases.nnodes, without,
+                                 opt.replicas, index, pages);
         if (count && !said)
-                warnx_("far memory: new pages go to a node that is to be left, since no other has "
-                       "room: name more nodes with --node");
+                warnx_("far memory: new pages go to a draining node, since no other has room: name "
+                       "more nodes with --node");
         said |= count > 0;
         return count;
 }
@@ -91,7 +91,7 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
         uint32_t pages;
 
         while ((count = choose(index, &pages)) > 0) {
-                struct slab s = { .kind = seq.nodes[index[0]]->driver->kind,
+                struct slab s = { .kind = leases.nodes[index[0]]->driver->kind,
                                   .pages = pages,
                                   .map_gpa = gpa };
                 struct far_slab *f = far_slab_none(i);
@@ -100,7 +100,7 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
                         io_wait_attached();
                 }
                 for (unsigned k = 0; k < count; k++)
-                        if (place_lease(vm, seq.nodes[index[k]], pages, &s, f))
+                        if (place_lease(vm, leases.nodes[index[k]], pages, &s, f))
                                 place_add(f);
                 if (f->places == 0)
                         continue;
@@ -117,7 +117,7 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
 /* Uses a slab that another process leased. */
 static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
 {
-        const struct tree_slab *known = &seq.tree.head->slab[i];
+        const struct tree_slab *known = &leases.tree.head->slab[i];
         struct slab s = { .kind = known->kind,
                           .node = (uint32_t)known->place[0].node,
                           .pages = known->pages,
@@ -130,7 +130,7 @@ static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
         while (f->places < known->places && !err)
                 err = place_use(vm, i, &s);
         if (!err && places_have_bits(i))
-                place_add_copy(vm, i);        /* this process may have left the node that has it */
+                place_add_copy(vm, i);  /* the node that has it may be drained for this process */
         if (!err)
                 publish(i, &s);
         return err;
@@ -145,52 +145,52 @@ static int lease_locked(struct vm *vm, uint32_t have, bool cut)
                 return 0;               /* kern had no page tables for it the last time */
         if (have > CONTROL->nslabs)
                 return -EINVAL;
-        if (have >= seq.tree.head->nslabs &&
-            (tree_mend_locked(&seq.tree) > 0 || tree_unburied_locked(&seq.tree)))
+        if (have >= leases.tree.head->nslabs &&
+            (tree_mend_locked(&leases.tree) > 0 || tree_unburied_locked(&leases.tree)))
                 return -EAGAIN;
-        if (cut && tree_uncut_locked(&seq.tree, have >= seq.tree.head->nslabs))
+        if (cut && tree_uncut_locked(&leases.tree, have >= leases.tree.head->nslabs))
                 return -ECHILD;
-        if (have >= seq.tree.max_slabs)
+        if (have >= leases.tree.max_slabs)
                 return nothing_left();
         int err = map_unit(vm, 0, &CONTROL->tree_gpa);
         if (!err)
                 err = map_unit(vm, 1 + have, &gpa);
         if (err)
                 return err;
-        return have < seq.tree.head->nslabs ? use_existing(vm, have, gpa)
+        return have < leases.tree.head->nslabs ? use_existing(vm, have, gpa)
                                             : lease_new(vm, have, gpa);
 }
 
 void slabs_cut(struct vm *vm, bool full)
 {
-        pthread_mutex_lock(&seq.lock);
-        tree_lock(&seq.tree);
-        tree_mend_locked(&seq.tree);
-        bool cut = tree_uncut_locked(&seq.tree, full) && (full || io_is_attached());
+        pthread_mutex_lock(&leases.lock);
+        tree_lock(&leases.tree);
+        tree_mend_locked(&leases.tree);
+        bool cut = tree_uncut_locked(&leases.tree, full) && (full || io_is_attached());
         if (cut)
                 slabs_learn();          /* a node that is not known cannot be asked */
-        tree_unlock(&seq.tree);
-        pthread_mutex_unlock(&seq.lock);
+        tree_unlock(&leases.tree);
+        pthread_mutex_unlock(&leases.lock);
         if (cut)
-                cut_dead(&seq.cutter, vm);
+                cut_dead(&leases.cutter, vm);
 }
 
 /* -ECHILD, if cut: dead processes are to be cut off first. */
 static int lease(struct vm *vm, uint32_t have, bool cut)
 {
-        pthread_mutex_lock(&seq.lock);
+        pthread_mutex_lock(&leases.lock);
         int err = slabs_start();
         if (!err) {
-                tree_lock(&seq.tree);
+                tree_lock(&leases.tree);
                 slabs_learn();
                 slabs_pull();
                 err = lease_locked(vm, have, cut);
                 slabs_push();
-                if (err == -EAGAIN && tree_unburied_locked(&seq.tree))
-                        tree_yield(&seq.tree);  /* kern asks again at once */
-                tree_unlock(&seq.tree);
+                if (err == -EAGAIN && tree_unburied_locked(&leases.tree))
+                        tree_yield(&leases.tree);       /* kern asks again at once */
+                tree_unlock(&leases.tree);
         }
-        pthread_mutex_unlock(&seq.lock);
+        pthread_mutex_unlock(&leases.lock);
         return err;
 }
 
@@ -199,16 +199,16 @@ int far_lease(struct vm *vm, uint32_t have)
         int err = lease(vm, have, true);
 
         if (err == -ECHILD)
-                err = cut_dead(&seq.cutter, vm) ? -EAGAIN : lease(vm, have, false);
+                err = cut_dead(&leases.cutter, vm) ? -EAGAIN : lease(vm, have, false);
         return err;
 }
 
 void slabs_forked(const struct tree_child *c)
 {
-        memset(map_gpa, 0, sizeof(map_gpa));
+        memset(step_gpa, 0, sizeof(step_gpa));
         window_forked();
-        pthread_mutex_init(&seq.cutter.lock, NULL);
-        tree_be_child(&seq.tree, c);
+        pthread_mutex_init(&leases.cutter.lock, NULL);
+        tree_be_child(&leases.tree, c);
         slabs_is_member();
 }
 
@@ -219,13 +219,13 @@ int64_t far_exit_lease(struct thread *t, struct exit_req *rq)
 
 int64_t far_exit_no_memory(void)
 {
-        for (unsigned i = 0; i < seq.nnodes; i++) {
-                const struct far_node *n = seq.nodes[i];
+        for (unsigned i = 0; i < leases.nnodes; i++) {
+                const struct far_node *n = leases.nodes[i];
                 if (n->silent)
                         die_(EXIT_VMRUN_FAILED,
-                             "%s: it gave no more space when the program needed some: %s; without "
-                             "it the memory is full, so the program ends: see the node, or give "
-                             "another one",
+                             "%s: the node gave no more space when the program needed some: %s; "
+                             "without it the memory is full, so the program ends: see the node, or "
+                             "give another one",
                              n->option->origin, n->lost ? n->why : strerror(-n->silent));
         }
         return 0;
@@ -237,7 +237,7 @@ int64_t far_exit_release(struct thread *t, struct exit_req *rq)
                                         ? kern_pointer(t, rq->a[0], rq->a[1] * sizeof(*slots))
                                         : NULL;
 
-        if (!seq.in_tree || !slots || repair_release(slots, rq->a[1]) != 0)
+        if (!leases.in_tree || !slots || held_release(slots, rq->a[1]) != 0)
                 die_(EXIT_VMRUN_FAILED, "kern let go of a slot that it does not hold: a bug in "
                                         "vmrun, or the program may have written into kern");
         return 0;

@@ -66,10 +66,11 @@ int memfd_make(const char *name, uint64_t bytes, char *why, size_t n)
         return fd;
 }
 
-static int proc = -1;
+/* Of /proc, private; -1: none.  Stored once, at the start. */
+static int proc_fd = -1;
 
-void memfd_init(int proc_fd) { proc = proc_fd; }
-int memfd_proc(void) { return proc; }
+void memfd_init(int proc) { proc_fd = proc; }
+int memfd_proc(void) { return proc_fd; }
 
 static bool is_same(int a, int b)
 {
@@ -85,10 +86,10 @@ int memfd_again(int fd)
 
         /* Not "self": the first thread may have ended, and has no files then. */
         snprintf(link, sizeof(link), "thread-self/fd/%d", fd);
-        int again = proc < 0 ? -ENOENT : PRIVFD_NEW(openat(proc, link, O_RDONLY | O_CLOEXEC));
+        int again = proc_fd < 0 ? -ENOENT : PRIVFD_NEW(openat(proc_fd, link, O_RDONLY | O_CLOEXEC));
         if (again == -ENOENT)
                 return -ENOSYS;
-        if (again >= 0 && !is_same(again, fd)) {        /* /proc is none */
+        if (again >= 0 && !is_same(again, fd)) {        /* not the real /proc */
                 privfd_close(again);
                 return -ENOSYS;
         }

@@ -10,14 +10,14 @@
 /* Makes a sparse memory file of that many bytes, sealed against changes of its size.  Returns its
  * descriptor, which is private (privfd), or -errno with a sentence in why. */
 int memfd_make(const char *name, uint64_t bytes, char *why, size_t n);
-/* The same, but the descriptor is not private: close-on-exec, the lowest number. */
+/* As memfd_make(), but the descriptor is not private: close-on-exec, the lowest number. */
 int memfd_open(const char *name, uint64_t bytes, char *why, size_t n);
 
 /* At vmrun's start, and after execve: a private descriptor of /proc; -1: it is not mounted.  The
  * program may change its root later. */
-void memfd_init(int proc_fd);
+void memfd_init(int proc);
 int memfd_proc(void);
-/* Opens the file of a descriptor anew, for reading: private, with locks of its own.  -errno;
+/* Opens the file of a descriptor again, for reading: private, with locks of its own.  -errno;
  * -ENOSYS: /proc was not mounted when vmrun started. */
 int memfd_again(int fd);
 

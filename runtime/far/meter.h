@@ -14,8 +14,8 @@
 #include "far/far.h"
 
 struct meter { uint64_t bucket[HIST_BUCKETS], ticks; };
-/* Parts of a sampled fetch: from when its vCPU asked to when it went to its driver, and from there
- * to when its end was seen. */
+/* Parts of a sampled fetch: from when its vCPU asked until it went to its driver; and from then
+ * until the I/O side saw that it was over. */
 extern struct meter meter_queue, meter_wire;
 /* Pages read and written, by node: from when the request came off its ring. */
 extern struct meter meter_node[NODES_MAX][2];

@@ -1,26 +1,27 @@
 /*
- * See slabs.h: places on other nodes for slabs whose nodes are lost, silent, or to be left
- * (leave.h).  repair.c fills them.
+ * See slabs.h: places on other nodes for slabs whose nodes are lost, silent, or draining (drain.h).
+ * repair.c fills them.
  */
 #include <string.h>
 #include "abi_control.h"
 #include "base/message.h"
 #include "common/clock.h"
+#include "far/drain.h"
 #include "far/io.h"
-#include "far/leave.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/slabs.h"
 #include "vm/vm.h"
 
-static void (*then)(struct vm *vm);     /* slabs_then() */
+/* slabs_then(): looks for drained nodes that are served again. */
+static void (*look_for_returned)(struct vm *vm);
 
-/* ---- nodes that are to be left (leave.h) ---- */
+/* ---- draining nodes (drain.h) ---- */
 
-/* copies.h, [B]: all that was written is at the first place. */
+/* copies.h, [B]: each page that was written is at the first place. */
 static void give_bits(uint32_t i)
 {
-        struct slab_map *map = tree_map(seq.tree.units, i);
+        struct slab_map *map = tree_map(leases.tree.units, i);
 
         if (places_have_bits(i))
                 return;
@@ -30,7 +31,7 @@ static void give_bits(uint32_t i)
 
 static bool is_on(uint32_t slab, const struct far_node *n)
 {
-        const struct tree_slab *t = &seq.tree.head->slab[slab];
+        const struct tree_slab *t = &leases.tree.head->slab[slab];
 
         for (uint32_t k = 0; k < t->places; k++)
                 if (t->place[k].node == n->index)
@@ -41,27 +42,27 @@ static bool is_on(uint32_t slab, const struct far_node *n)
 /* With the locks held.  The node itself has asked this process. */
 static void note_asked(const struct far_node *n)
 {
-        atomic_fetch_or(&slabs_common()->process[seq.tree.self].asked, 1ull << n->index);
-        if (is_leaving(n))
+        atomic_fetch_or(&slabs_common()->process[leases.tree.self].asked, 1ull << n->index);
+        if (is_draining(n))
                 return;
-        for (uint32_t i = 0; i < seq.tree.head->nslabs; i++)
+        for (uint32_t i = 0; i < leases.tree.head->nslabs; i++)
                 if (is_on(i, n))
                         give_bits(i);
         /* [L] */
-        atomic_fetch_or(&slabs_common()->leaving, 1ull << n->index);
+        atomic_fetch_or(&slabs_common()->draining, 1ull << n->index);
 }
 
-/* With the locks held.  Every other process that has slots has been asked by the node itself, so it
- * answers for itself, or has left. */
+/* With the locks held.  Each other process that has slots was asked by the node itself, so it
+ * answers for itself, or the node is drained for it. */
 static bool is_unneeded(const struct far_node *n)
 {
-        tree_mend_locked(&seq.tree);
+        tree_mend_locked(&leases.tree);
         for (uint32_t p = 0; p < atomic_load(&slabs_common()->numbers); p++) {
                 const struct tree_process *o = &slabs_common()->process[p];
-                if (p == seq.tree.self || seq.tree.head->record[p].state != RECORD_USED ||
+                if (p == leases.tree.self || leases.tree.head->record[p].state != RECORD_USED ||
                     atomic_load(&o->owned) + atomic_load(&o->shared) == 0)
                         continue;
-                if (!((atomic_load(&o->asked) | atomic_load(&o->left)) >> n->index & 1))
+                if (!((atomic_load(&o->asked) | atomic_load(&o->drained)) >> n->index & 1))
                         return false;
         }
         return true;
@@ -85,16 +86,17 @@ static bool is_stuck(const struct far_node *n)
         return false;
 }
 
+/* This process is to move its pages from the node. */
 static bool is_moving(const struct far_node *n) { return is_set(&n->asked) && !n->lost; }
 
 static void heed_asked(void)
 {
-        for (unsigned i = 0; i < seq.nnodes; i++) {
-                struct far_node *n = seq.nodes[i];
+        for (unsigned i = 0; i < leases.nnodes; i++) {
+                struct far_node *n = leases.nodes[i];
                 if (!is_moving(n))
                         continue;
                 note_asked(n);
-                /* Release: it is in the set, and its slabs have bits. */
+                /* Release: the node is in tree_common.draining, and its slabs have bits. */
                 atomic_store_explicit(&n->noted, true, memory_order_release);
         }
 }
@@ -102,20 +104,20 @@ static void heed_asked(void)
 static bool has_dead(void)
 {
         for (uint32_t p = 0; p < atomic_load(&slabs_common()->numbers); p++)
-                if (seq.tree.head->record[p].state == RECORD_DEAD)
+                if (leases.tree.head->record[p].state == RECORD_DEAD)
                         return true;
         return false;
 }
 
-/* True: dead processes are to be buried, since they may hold what others wait for, as the right to
- * copy shared slots (repair.c). */
+/* True: dead processes are to be buried, since a drain may wait for that: a dead process may be the
+ * repairer (held.h). */
 static bool judge_asked(void)
 {
         bool moves = false;
 
-        for (unsigned i = 0; i < seq.nnodes; i++) {
-                struct far_node *n = seq.nodes[i];
-                if (!is_moving(n) || !is_set(&n->noted))        /* it may have asked since */
+        for (unsigned i = 0; i < leases.nnodes; i++) {
+                struct far_node *n = leases.nodes[i];
+                if (!is_moving(n) || !is_set(&n->noted))        /* may have asked since */
                         continue;
                 moves = true;
                 atomic_store_explicit(&n->stuck, is_stuck(n), memory_order_relaxed);
@@ -124,10 +126,10 @@ static bool judge_asked(void)
         return moves && has_dead();
 }
 
-/* With one copy of each page there is nothing to look for unless a node is to be left. */
+/* With one copy of each page there is nothing to look for unless a node drains. */
 static bool has_work(void)
 {
-        return seq.in_tree && (opt.replicas > 1 || leave_is_asked() || slabs_leaving());
+        return leases.in_tree && (opt.replicas > 1 || drain_is_asked() || slabs_draining());
 }
 
 void moves_look(struct vm *vm)
@@ -136,36 +138,37 @@ void moves_look(struct vm *vm)
         bool dead = false;
 
         io_keep();
-        pthread_mutex_lock(&seq.lock);
+        pthread_mutex_lock(&leases.lock);
         bool work = has_work();
         if (work) {
-                tree_lock(&seq.tree);
+                tree_lock(&leases.tree);
                 slabs_learn();
                 slabs_pull();
                 heed_asked();
                 for (uint32_t i = 0; i < CONTROL->nslabs; i++) {
                         struct slab s = CONTROL->slabs[i];
-                        while (far_slab(i)->places < seq.tree.head->slab[i].places &&
+                        while (far_slab(i)->places < leases.tree.head->slab[i].places &&
                                place_use(vm, i, &s) == 0)
                                 found++;
                         added += place_add_copy(vm, i);
                 }
                 dead = judge_asked();
                 slabs_push();
-                tree_unlock(&seq.tree);
+                tree_unlock(&leases.tree);
         }
-        pthread_mutex_unlock(&seq.lock);
+        pthread_mutex_unlock(&leases.lock);
         if (added)
                 warnx_("far memory: %u slab%s get%s new copies on other nodes", added,
                        added == 1 ? "" : "s", added == 1 ? "s" : "");
-        /* Nodes that answer again are told who died meanwhile; and what waits may wait for that. */
+        /* Nodes that answer again are told which processes died meanwhile; and requests that no
+         * node can carry out may wait for that. */
         if (work &&
             (dead || atomic_load(&slabs_common()->uncut) & ~slabs_down() || request_waits()))
-                cut_dead(&seq.cutter, vm);
+                cut_dead(&leases.cutter, vm);
         if (added || found)
                 repair_wanted();
-        if (work && then)
-                then(vm);
+        if (work && look_for_returned)
+                look_for_returned(vm);
 }
 
-void slabs_then(void (*look)(struct vm *vm)) { then = look; }
+void slabs_then(void (*look)(struct vm *vm)) { look_for_returned = look; }

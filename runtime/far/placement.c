@@ -1,8 +1,8 @@
 /*
  * See placement.h.
  *
- * A node gives nothing while one of a higher priority has something left.  What follows is between
- * nodes of the same priority.
+ * A node gives nothing while a node of a higher priority has pages left.  The rest is between nodes
+ * of one priority.
  *
  * Slabs are small at first, so that a small program takes little, and double node by node.  If they
  * doubled over all nodes, sixteen nodes would get one slab of 16 MiB and fourteen of half a GiB to
@@ -14,7 +14,7 @@
 #include <string.h>
 #include "far/placement.h"
 
-static uint64_t left(const struct far_node *n) { return n->pages - n->leased; }
+static uint64_t pages_left(const struct far_node *n) { return n->pages - n->leased; }
 
 /* The size, in pages, of slab number `slab` of a node with `left` pages left. */
 static uint32_t slab_pages(const struct far_node *n, uint32_t slab, uint64_t left)
@@ -33,7 +33,7 @@ static uint32_t slab_pages(const struct far_node *n, uint32_t slab, uint64_t lef
 
 uint32_t placement_slab(const struct far_node *n)
 {
-        return slab_pages(n, n->slabs, left(n));
+        return slab_pages(n, n->slabs, pages_left(n));
 }
 
 uint32_t placement_count(const struct far_node *n, uint64_t pages, uint32_t most)
@@ -48,7 +48,7 @@ uint32_t placement_count(const struct far_node *n, uint64_t pages, uint32_t most
 
 uint32_t placement_left(const struct far_node *n)
 {
-        uint64_t pages = left(n);
+        uint64_t pages = pages_left(n);
         uint32_t count = 0, got;
 
         while ((got = slab_pages(n, n->slabs + count, pages)) != 0) {
@@ -71,7 +71,8 @@ static bool comes_before(enum placement how, const struct far_node *a, const str
 {
         if (a->option->priority != b->option->priority)
                 return a->option->priority > b->option->priority;
-        return (how == PLACE_WEIGHTED && lighter(a, b)) || (how == PLACE_FREE && left(a) > left(b));
+        return (how == PLACE_WEIGHTED && lighter(a, b)) ||
+               (how == PLACE_FREE && pages_left(a) > pages_left(b));
 }
 
 int placement_next(enum placement how, struct far_node *const nodes[], unsigned n, uint64_t without)
@@ -104,7 +105,7 @@ uint32_t placement_most(uint64_t pages, unsigned n, uint32_t names)
 {
         uint32_t most = SLAB_FIRST;
 
-        /* 8: those that are smaller, and the last */
+        /* 8: the smaller slabs of a node, and its last */
         while (most < SLAB_LAST && pages / most + 8 * n > names)
                 most *= 2;
         return most;
@@ -125,7 +126,7 @@ unsigned placement_copies(enum placement how, struct far_node *const nodes[], un
         unsigned count = 0;
         int k;
 
-        /* The others where most is left: else pages that are left are on too few nodes. */
+        /* Further copies go where most pages are left: else the last pages are on too few nodes. */
         while (count < replicas &&
                (k = placement_next(count ? PLACE_FREE : how, nodes, n, without)) >= 0) {
                 uint32_t got = placement_slab(nodes[k]);
@@ -155,7 +156,7 @@ static uint64_t domain_pages(struct far_node *const nodes[], unsigned n, unsigne
         return pages;
 }
 
-/* A domain holds a page at most once: of so many pages, how many copies? */
+/* How many copies of that many pages all domains can hold, each page at most once a domain. */
 static uint64_t copies_of(struct far_node *const nodes[], unsigned n, uint64_t pages)
 {
         uint64_t sum = 0, has;

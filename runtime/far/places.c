@@ -15,10 +15,12 @@ uint64_t slabs_down(void)
 {
         uint64_t set = 0;
 
-        for (unsigned i = 0; i < seq.nnodes; i++)
-                if (is_set(&seq.nodes[i]->is_left) ||
-                    (seq.nodes[i]->hands_back && io_is_attached() && !is_set(&seq.nodes[i]->up)))
+        for (unsigned i = 0; i < leases.nnodes; i++) {
+                const struct far_node *n = leases.nodes[i];
+                if (is_set(&n->is_drained) ||
+                    (n->hands_back && io_is_attached() && !is_set(&n->up)))
                         set |= 1ull << i;
+        }
         return set;
 }
 
@@ -36,12 +38,12 @@ bool place_lease(struct vm *vm, struct far_node *n, uint32_t pages, struct slab 
         int err = n->driver->lease(n, vm, n->leased, pages, s, place);
 
         if (err == -ESHUTDOWN) {
-                info_("%s: it is to be left, so it gives nothing more", n->option->origin);
+                info_("%s: the node is draining, so it gives nothing more", n->option->origin);
                 n->silent = err;
         } else if ((err == -ENOLINK || err == -ETIMEDOUT) && n->hands_back && !n->lost) {
-                info_("%s: it does not answer, so it gives nothing now", n->option->origin);
+                info_("%s: the node does not answer, so it gives nothing now", n->option->origin);
         } else if (err == -ENOLINK || err == -ETIMEDOUT) {
-                /* other processes of the tree may reach it */
+                /* Other processes of the tree may reach the node. */
                 n->silent = err;
         } else if (err) {
                 warnx_("%s: no more space can be leased after %llu MiB (%s): the program has %llu "
@@ -78,7 +80,7 @@ int places_check(uint32_t i, unsigned count)
         return 0;
 }
 
-/* What all processes of the tree need to know of a place. */
+/* A place, as all processes of the tree need to know it. */
 static struct tree_place tree_place_of(const struct far_place *p)
 {
         struct tree_place t = { .node = p->node->index, .first = p->first };
@@ -89,7 +91,7 @@ static struct tree_place tree_place_of(const struct far_place *p)
 
 void places_list(uint32_t i, const struct slab *s)
 {
-        struct tree_slab *t = &seq.tree.head->slab[i];
+        struct tree_slab *t = &leases.tree.head->slab[i];
         const struct far_slab *f = far_slab(i);
 
         bool bits = opt.replicas > 1;
@@ -97,22 +99,22 @@ void places_list(uint32_t i, const struct slab *s)
         *t = (struct tree_slab){ .kind = s->kind, .pages = s->pages, .places = f->places };
         for (unsigned k = 0; k < f->places; k++) {
                 t->place[k] = tree_place_of(&f->place[k]);
-                bits |= is_leaving(f->place[k].node);   /* leave.h, [L] */
+                bits |= is_draining(f->place[k].node);   /* drain.h, [L] */
         }
-        atomic_store(&tree_map(seq.tree.units, i)->places,
+        atomic_store(&tree_map(leases.tree.units, i)->places,
                      s->kind == SLAB_REMOTE && bits ? f->places : 0);
         /* From here on the list is valid, even if this process dies now (tree.c, mend_head). */
-        __atomic_store_n(&seq.tree.head->nslabs, i + 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&leases.tree.head->nslabs, i + 1, __ATOMIC_RELEASE);
 }
 
 int place_use(struct vm *vm, uint32_t i, struct slab *s)
 {
         struct far_slab *f = far_slab(i);
-        const struct tree_place *p = &seq.tree.head->slab[i].place[f->places];
+        const struct tree_place *p = &leases.tree.head->slab[i].place[f->places];
 
-        if (p->node >= seq.nnodes)
+        if (p->node >= leases.nnodes)
                 return -ENOLINK;        /* slabs_learn() has said why */
-        struct far_node *n = seq.nodes[p->node];
+        struct far_node *n = leases.nodes[p->node];
         struct far_place *place = &f->place[f->places];
 
         *place = (struct far_place){ .node = n, .first = p->first };
@@ -120,7 +122,7 @@ int place_use(struct vm *vm, uint32_t i, struct slab *s)
         int err = n->driver->use ? n->driver->use(n, place, s->pages)
                                  : n->driver->lease(n, vm, p->first, s->pages, s, place);
         if (err && n->lost && places_have_bits(i))
-                err = 0;                /* other nodes have what it had */
+                err = 0;                /* other nodes have the pages */
         if (!err)
                 place_add(f);
         return err;
@@ -132,45 +134,45 @@ bool place_is_gone(const struct far_node *n, int64_t now)
 {
         int64_t since = n->down_since;
 
-        return n->lost || is_leaving(n) || (since && now - since > opt.timeout_ms);
+        return n->lost || is_draining(n) || (since && now - since > opt.timeout_ms);
 }
 
-/* Nodes that can take no further copy of a slab: a set.  *live: copies of it that are left.  What a
- * node to be left has is copied to nodes that fence only (repair.c). */
-static uint64_t unfit(const struct far_slab *f, uint32_t pages, int64_t now, unsigned *live)
+/* Nodes that can take no further copy of a slab: a set.  *live: how many copies the slab still has.
+ * Pages of draining nodes are copied to nodes that fence only (repair.c). */
+static uint64_t without_room(const struct far_slab *f, uint32_t pages, int64_t now, unsigned *live)
 {
-        uint64_t set = slabs_down() | slabs_leaving();
-        bool moves = false;
+        uint64_t set = slabs_down() | slabs_draining();
+        bool drains = false;
 
         for (unsigned k = 0; k < f->places; k++)
-                moves |= is_leaving(f->place[k].node);
-        for (unsigned i = 0; i < seq.nnodes; i++)
-                if (seq.nodes[i]->lost || seq.nodes[i]->driver->kind != SLAB_REMOTE ||
-                    (moves && !seq.nodes[i]->fences) ||
-                    seq.nodes[i]->pages - seq.nodes[i]->leased < pages)
+                drains |= is_draining(f->place[k].node);
+        for (unsigned i = 0; i < leases.nnodes; i++)
+                if (leases.nodes[i]->lost || leases.nodes[i]->driver->kind != SLAB_REMOTE ||
+                    (drains && !leases.nodes[i]->fences) ||
+                    leases.nodes[i]->pages - leases.nodes[i]->leased < pages)
                         set |= 1ull << i;
         *live = 0;
         for (unsigned k = 0; k < f->places; k++) {
                 if (place_is_gone(f->place[k].node, now))
                         continue;
                 ++*live;
-                for (unsigned i = 0; i < seq.nnodes; i++)
-                        if (placement_fail_together(f->place[k].node, seq.nodes[i]))
+                for (unsigned i = 0; i < leases.nnodes; i++)
+                        if (placement_fail_together(f->place[k].node, leases.nodes[i]))
                                 set |= 1ull << i;
         }
         return set;
 }
 
-/* A place is never given to another node: processes know places by their numbers.  Of a slab that
- * is only on nodes to be left, leave.c says that these cannot be. */
+/* A place is never given to another node: processes know places by their numbers.  If a slab is on
+ * draining nodes only, drain.c says that these cannot be drained. */
 static void say_worn_out(uint32_t i, unsigned live)
 {
         static bool said;
 
         if (live && !said)
-                warnx_("far memory: slab %u has been on %u nodes, as many as it can in its life: its "
-                       "pages stay at %u cop%s, not %u; so may those of others: start the program "
-                       "anew when you can",
+                warnx_("far memory: slab %u has been on %u nodes, as many as it can in its life: "
+                       "its pages stay at %u cop%s, not %u; so may the pages of other slabs: "
+                       "start the program again when you can",
                        i, FAR_PLACES, live, live == 1 ? "y" : "ies", opt.replicas);
         said |= live > 0;
 }
@@ -178,10 +180,10 @@ static void say_worn_out(uint32_t i, unsigned live)
 bool place_add_copy(struct vm *vm, uint32_t i)
 {
         struct far_slab *f = far_slab(i);
-        struct tree_slab *t = &seq.tree.head->slab[i];
+        struct tree_slab *t = &leases.tree.head->slab[i];
         struct slab s = { .kind = t->kind, .pages = t->pages };
         unsigned live, k = f->places;
-        uint64_t without = unfit(f, s.pages, now_ms(), &live);
+        uint64_t without = without_room(f, s.pages, now_ms(), &live);
         int n;
 
         if (!places_have_bits(i) || live >= opt.replicas || k != t->places)
@@ -190,13 +192,13 @@ bool place_add_copy(struct vm *vm, uint32_t i)
                 say_worn_out(i, live);
                 return false;
         }
-        if ((n = placement_next(opt.placement, seq.nodes, seq.nnodes, without)) < 0 ||
-            !place_lease(vm, seq.nodes[n], s.pages, &s, f))
+        if ((n = placement_next(opt.placement, leases.nodes, leases.nnodes, without)) < 0 ||
+            !place_lease(vm, leases.nodes[n], s.pages, &s, f))
                 return false;
-        /* In this order: who sets a copy's bit knows the place, and then all others know that there
-         * is one (copies_written()). */
+        /* In this order: a process that sets a copy's bit knows the place, and by then all other
+         * processes know that there is one (copies_written()). */
         t->place[k] = tree_place_of(&f->place[k]);
-        atomic_store(&tree_map(seq.tree.units, i)->places, k + 1);
+        atomic_store(&tree_map(leases.tree.units, i)->places, k + 1);
         atomic_store(&t->places, k + 1);
         place_add(f);
         return true;

@@ -7,21 +7,23 @@
 #include "far/rebuild.h"
 
 #define LOOK_MS  200
-/* With a single copy only nodes that ask to be left matter, and --io inline has no thread that
- * hears them. */
+/* With a single copy only draining nodes matter; with --io inline no other thread hears them. */
 #define RARE_MS  500
 
-static struct vm *looked_after;         /* NULL: not used yet */
-static void (*work)(struct vm *vm);
+/* By rebuild_start(), before the thread exists.  Each lease stores these values once more. */
+static struct {
+        struct vm *vm;                  /* NULL: the nodes are not used yet */
+        void (*look_at_nodes)(struct vm *vm);
+} rebuild;
 
-static void look(void) { work(looked_after); }
+static void look(void) { rebuild.look_at_nodes(rebuild.vm); }
 
 static struct ticker ticker = { .name = "vmrun-rebuild", .ms = LOOK_MS, .tick = look, TICKER_INIT };
 
-void rebuild_start(struct vm *vm, void (*rebuild)(struct vm *vm))
+void rebuild_start(struct vm *vm, void (*look_at_nodes)(struct vm *vm))
 {
-        looked_after = vm;
-        work = rebuild;
+        rebuild.vm = vm;
+        rebuild.look_at_nodes = look_at_nodes;
         ticker.ms = opt.replicas > 1 ? LOOK_MS : RARE_MS;
         ticker_start(&ticker);
 }
@@ -30,8 +32,8 @@ void rebuild_rest(void) { ticker_rest(&ticker); }
 
 void rebuild_go_on(void)
 {
-        if (looked_after)
-                rebuild_start(looked_after, work);
+        if (rebuild.vm)
+                rebuild_start(rebuild.vm, rebuild.look_at_nodes);
 }
 
 void rebuild_hold(void) { ticker_hold(&ticker); }
@@ -40,5 +42,5 @@ void rebuild_release(void) { ticker_release(&ticker); }
 void rebuild_forked(void)
 {
         ticker_forked(&ticker);
-        looked_after = NULL;
+        rebuild.vm = NULL;
 }

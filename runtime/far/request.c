@@ -27,6 +27,7 @@
 #include "base/word.h"
 #include "common/clock.h"
 #include "far/copies.h"
+#include "far/held.h"
 #include "far/meter.h"
 #include "far/repair.h"
 #include "far/request.h"
@@ -134,11 +135,6 @@ static void reuse(struct request *q)
         unused = q;
 }
 
-static struct copies copies(void)
-{
-        return (struct copies){ .units = (char *)TREE_WINDOW, .self = CONTROL->tree_number };
-}
-
 /* Not of a part. */
 static struct frame *frame_of(const struct request *q)
 {
@@ -205,7 +201,7 @@ static struct sums sums(const struct request *q)
  * hints, of which the one that others see follows the one of this process's vCPUs. */
 static bool keeps_pieces(const struct request *q)
 {
-        _Atomic uint32_t *kept = &((struct tree_common *)TREE_WINDOW)->parts_read;
+        _Atomic uint32_t *kept = &TREE_COMMON->parts_read;
         unsigned unit = q->slab->place[0].node->unit;
 
         if (!unit || PIECE_SIZE % unit)
@@ -422,7 +418,7 @@ void request_begin(struct io_entry *e, unsigned vcpu)
                 send_read(q);
                 return;
         }
-        if (repair_holds(q->slot)) {
+        if (held_has(q->slot)) {
                 q->next = behind;
                 behind = q;
                 return;
@@ -621,9 +617,9 @@ static void wrong(struct far_request *r)
         if (copies_to_read(&c, q->slab, q->slot, q->bad) >= 0) {
                 q->again = false;
                 send_read(q);
-        } else if (q->repair && !r->error && copies_leave(&c, n)) {
-                /* The node is left: who reads the page must find no better one elsewhere.  It may
-                 * be one that nobody will read, as it was changed while it was sent. */
+        } else if (q->repair && !r->error && copies_drain(&c, n)) {
+                /* The node drains: a process that reads the page must find no better copy
+                 * elsewhere.  Perhaps none will read it, as it was changed while it was sent. */
                 repair_read(q);
         } else if (q->repair) {
                 q->unfit = !r->error;
@@ -695,7 +691,7 @@ static void count_missed(const struct request *q)
         bool missed = false;
         for (unsigned k = 0; k < places; k++) {
                 struct far_node *n = s->place[k].node;
-                if (q->good >> k & 1 || is_set(&n->is_left))
+                if (q->good >> k & 1 || is_set(&n->is_drained))
                         continue;
                 one_more(&n->missed);
                 missed = true;
@@ -704,14 +700,14 @@ static void count_missed(const struct request *q)
                 repair_missed();
 }
 
-/* Without nodes that this process has left, also since their copy was over: if no other has the
- * page, it is written again. */
-static unsigned not_left(const struct request *q, unsigned places)
+/* Without nodes that are drained for this process, also if they are only since their copy was over:
+ * if no other node has the page, it is written again. */
+static unsigned not_drained(const struct request *q, unsigned places)
 {
         unsigned set = 0;
 
         for (unsigned k = 0; places >> k; k++)
-                if (places >> k & 1 && !is_set(&q->slab->place[k].node->is_left))
+                if (places >> k & 1 && !is_set(&q->slab->place[k].node->is_drained))
                         set |= 1u << k;
         return set;
 }
@@ -759,7 +755,7 @@ static void copy_over(struct far_request *r, bool good)
         }
         if (q->waits)
                 return;
-        q->good = not_left(q, q->good);
+        q->good = not_drained(q, q->good);
         if (q->repair) {
                 copies_repaired(&c, q->slot, q->good);
                 repair_over(q);
@@ -912,9 +908,9 @@ void far_up(struct far_node *n)
         repair_wanted();
 }
 
-void request_leave(const struct far_node *n) { fail_queues(n); }
+void request_drain(const struct far_node *n) { fail_queues(n); }
 
-bool request_has_left(const struct far_node *n) { return !given[n->index]; }
+bool request_has_drained(const struct far_node *n) { return !given[n->index]; }
 
 static bool has_failed(const struct far_node *n)
 {
@@ -924,20 +920,20 @@ static bool has_failed(const struct far_node *n)
         return false;
 }
 
-/* Handles the loss of a node.  With a single copy, a failed request is a lost page.  If the node is
- * to be left, its pages may have copies: what has none is found when it is asked for. */
+/* Handles the loss of a node.  With a single copy, a failed request is a lost page.  Pages of a
+ * draining node may have copies: a page without one is found when a vCPU asks for it. */
 static void settle(struct far_node *n)
 {
         const struct copies c = copies();
-        bool copied = n->hands_back || (pieces && copies_leave(&c, n));
+        bool copied = n->hands_back || (pieces && copies_drain(&c, n));
 
         if (!copied && (n->lost_pages || has_failed(n)))
                 on_loss(n);
         if (!n->hands_back && writing[n->index])
                 copies_unfenced(&c, n);         /* before they are called over */
         repair_needed();
-        if (is_set(&n->is_left))
-                ;                       /* leave.c says so */
+        if (is_set(&n->is_drained))
+                ;                       /* drain.c says so */
         else if (copied)
                 warnx_("%s: %s: it is lost, and the program goes on with the other copies of its "
                        "pages", n->option->origin, n->why);

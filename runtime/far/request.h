@@ -28,7 +28,7 @@ bool request_written(uint64_t slot);
 /* The copies at these places are wrong, although they were written, and another one is right:
  * nobody is to read them. */
 void request_spoiled(uint64_t slot, unsigned places);
-/* The slot is no longer held (repair_holds()): begins the writes that waited for that. */
+/* The slot is no longer held (held_has()): begins the writes that waited for that. */
 void request_go_on(uint64_t slot);
 /* Gives drivers what they have room for; demand reads first.  Returns how many transfers. */
 unsigned request_post(void);
@@ -44,9 +44,9 @@ int request_patience(void);
  * (n->why), and no other has them.  It is called by the thread that does the I/O, outside of all
  * drivers, and does not return. */
 void request_on_loss(void (*owner)(const struct far_node *n));
-/* Nothing more is asked of the node, which has its `is_left` set; and what it was given is over. */
-void request_leave(const struct far_node *n);
-bool request_has_left(const struct far_node *n);
+/* Asks nothing more of the node, whose is_drained is set; and all its transfers are over. */
+void request_drain(const struct far_node *n);
+bool request_has_drained(const struct far_node *n);
 /* In a forked child: nothing is under way. */
 void request_forked(void);
 

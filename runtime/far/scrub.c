@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "far/copies.h"
 #include "far/far.h"
+#include "far/held.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/scrub.h"
@@ -19,58 +20,67 @@
 
 #define SUSPECTS 64
 #define AGAIN_MS 100                    /* from the first look to the second, at least */
-#define FRAMES   4096                   /* looked at in one step: some 20 us */
+#define FRAMES   4096                   /* of the cache, searched in one step: some 20 us */
 
-/* Stored by who begins it, what it needs comes before (release), and by the I/O side, which ends
- * it. */
-static _Atomic uint32_t state;
-static _Atomic bool to_stop;
-/* Written by who begins it, while there is none. */
-static uint64_t most, to_do;
-static int64_t begun_at;
-static uint64_t begun[SCRUB_COUNTS];
-/* Written by the I/O side.  Counts are statistics; loss[losses] is there before `losses` says so
- * (release), and ended_at before `state`. */
-static _Atomic uint64_t total[SCRUB_COUNTS];
-static struct scrub_loss loss[SCRUB_LOSSES];
-static _Atomic unsigned losses;
-static int64_t ended_at;
+struct suspect { uint64_t slot; uint32_t sum; int64_t since; };
 
-/* The rest belongs to the I/O side. */
-static rate_t reads_until;
-static bool goes, walking;              /* it has begun; slots are left for a first look */
-static uint64_t cursor;
-static uint64_t current;                /* the slot of which copies are left to read */
-static unsigned left;                   /* at these places, a set */
-/* First looks, by frame; 0 is the second look's. */
-static struct { bool used; uint64_t slot; } first[SCRUB_FRAMES];
-static unsigned reading;                /* of them */
-static struct suspect { uint64_t slot; uint32_t sum; int64_t since; } suspects[SUSPECTS];
-static unsigned nsuspects, oldest;
-/* The second look.  Sets of places: to be read, right, wrong, that did not answer. */
-static struct {
-        enum { NOTHING, READ, SEARCH, REPAIR } phase;
-        struct suspect of;
-        unsigned waits, right, wrong, silent;
-        bool again;                     /* the copy that is read was read before */
-        uint32_t frame;                 /* of the cache, the next to look at */
-} second;
+static struct scrub {
+        /* Stored with release by the thread that begins a scrub, once the next group is there, and
+         * by the I/O side, which ends it, once the report is there.  The I/O side and the thread
+         * that reports load it with acquire. */
+        _Atomic uint32_t state;
+        /* By any thread; relaxed, as it publishes nothing. */
+        _Atomic bool stop_asked;
+
+        /* By the thread that begins a scrub, while there is none; the I/O side reads `rate`. */
+        uint64_t rate;                  /* bytes a second; 0: no limit */
+        uint64_t pages;                 /* to look at, roughly */
+        int64_t begun_at;               /* ms */
+        uint64_t total_before[SCRUB_COUNTS];
+
+        /* By the I/O side, for threads that report.  total: relaxed, as they are statistics.
+         * losses: stored with release, once loss[losses - 1] is there. */
+        _Atomic uint64_t total[SCRUB_COUNTS];
+        struct scrub_loss loss[SCRUB_LOSSES];
+        _Atomic unsigned losses;
+        int64_t ended_at;               /* ms; see `state` */
+
+        /* The rest belongs to the I/O side. */
+        rate_t reads_until;             /* see rate_allows() */
+        struct {
+                bool begun;
+                bool goes_on;           /* slots are left for a first look */
+                uint64_t cursor;
+                uint64_t slot;          /* the one at which it is */
+                unsigned unread;        /* places of this slot that are still to be read, a set */
+        } walk;
+        /* First looks that are being read, by frame.  Frame 0 is that of the second look. */
+        struct { bool used; uint64_t slot; } first[SCRUB_FRAMES];
+        unsigned reading;               /* how many */
+        /* A ring: those that wait for a second look. */
+        struct suspect suspect[SUSPECTS];
+        unsigned suspects, oldest;
+        /* The second look at one suspect, whose slot is held as number HELD_SCRUB. */
+        struct second_look {
+                enum { NOTHING, READ, SEARCH, REPAIR } phase;
+                struct suspect of;
+                /* Sets of places: to be read, right, wrong, that did not answer. */
+                unsigned waits, right, wrong, silent;
+                bool twice;             /* the copy that is being read was wrong the first time */
+                uint32_t frame;         /* of the cache, the next to look at */
+        } second;
+} scrub;
 
 static char *units(void) { return (char *)TREE_WINDOW; }
 
-static struct copies copies(void)
-{
-        return (struct copies){ .units = units(), .self = CONTROL->tree_number };
-}
-
 static void count(unsigned what, unsigned n)
 {
-        atomic_fetch_add_explicit(&total[what], n, memory_order_relaxed);
+        atomic_fetch_add_explicit(&scrub.total[what], n, memory_order_relaxed);
 }
 
 uint64_t scrub_total(unsigned what)
 {
-        return atomic_load_explicit(&total[what], memory_order_relaxed);
+        return atomic_load_explicit(&scrub.total[what], memory_order_relaxed);
 }
 
 static uint32_t sum_of(uint64_t slot)
@@ -107,43 +117,47 @@ static void check_over(frame_t frame, enum check found);
 
 static void suspect(uint64_t slot)
 {
-        /* the copies of a page are read one after the other */
-        for (unsigned i = 0; i < nsuspects; i++)
-                if (suspects[(oldest + i) % SUSPECTS].slot == slot)
+        /* The copies of a page are read one after the other, so it may be a suspect already. */
+        for (unsigned i = 0; i < scrub.suspects; i++)
+                if (scrub.suspect[(scrub.oldest + i) % SUSPECTS].slot == slot)
                         return;
-        suspects[(oldest + nsuspects++) % SUSPECTS] =
+        scrub.suspect[(scrub.oldest + scrub.suspects++) % SUSPECTS] =
                 (struct suspect){ .slot = slot, .sum = sum_of(slot), .since = now_ms() };
 }
 
-/* Of a slot that a walk has found: is there a page that this process holds?  A sum of 0 is that of
- * no page that was ever written, or of one in four milliards. */
+/* Each first look that is being read may make one more suspect. */
+static bool has_room(void) { return scrub.suspects + scrub.reading < SUSPECTS; }
+
+/* Of a slot that a walk has found: has it a page, and does this process hold it?  A page that was
+ * written has a sum of 0 once in four milliards. */
 static bool is_page(uint64_t slot)
 {
         uint16_t w = atomic_load_explicit(slot_word(units(), slot), memory_order_relaxed);
 
-        return sum_of(slot) && (!(w & SLOT_SHARED) || repair_shares(slot));
+        return sum_of(slot) && (!(w & SLOT_SHARED) || held_shares(slot));
 }
 
-/* The next slot with copies to read: current, left.  False: none within a step. */
+/* Moves the walk on to the next slot that has copies to read.  False: there is none within a
+ * step. */
 static bool next_slot(void)
 {
         unsigned look = WALK_SCAN;
         uint64_t slot;
 
-        while ((slot = walk_next(&cursor, &look)) != WALK_LATER) {
+        while ((slot = walk_next(&scrub.walk.cursor, &look)) != WALK_LATER) {
                 if (slot == WALK_END) {
-                        walking = false;
+                        scrub.walk.goes_on = false;
                         return false;
                 }
                 if (!is_page(slot))
                         continue;
                 count(SCRUB_PAGES, 1);
-                current = slot;
-                left = live_copies(slot);
-                if (left)
+                scrub.walk.slot = slot;
+                scrub.walk.unread = live_copies(slot);
+                if (scrub.walk.unread)
                         return true;
-                suspect(slot);          /* all of them were on lost nodes */
-                if (nsuspects + reading >= SUSPECTS)
+                suspect(slot);          /* all its copies were on lost nodes */
+                if (!has_room())
                         break;
         }
         return false;
@@ -152,7 +166,7 @@ static bool next_slot(void)
 static int free_frame(void)
 {
         for (int i = 1; i < SCRUB_FRAMES; i++)
-                if (!first[i].used)
+                if (!scrub.first[i].used)
                         return i;
         return -1;
 }
@@ -162,109 +176,110 @@ static bool look_once(int64_t now)
 {
         int i = free_frame();
 
-        /* room for what is found */
-        if (!walking || i < 0 || nsuspects + reading >= SUSPECTS ||
-            !rate_allows(&reads_until, most, now, 1))
+        if (!scrub.walk.goes_on || i < 0 || !has_room() ||
+            !rate_allows(&scrub.reads_until, scrub.rate, now, 1))
                 return false;
-        if (!left && !next_slot())
+        if (!scrub.walk.unread && !next_slot())
                 return false;
-        unsigned k = (unsigned)__builtin_ctz(left);
-        if (!answers(current, k)) {
-                left &= ~(1u << k);
+        uint64_t slot = scrub.walk.slot;
+        unsigned k = (unsigned)__builtin_ctz(scrub.walk.unread);
+        if (!answers(slot, k)) {
+                scrub.walk.unread &= ~(1u << k);
                 count(SCRUB_UNREAD, 1);
                 return true;
         }
-        if (!repair_begin())
+        if (!held_begin())
                 return false;
-        left &= ~(1u << k);
-        first[i].used = true;
-        first[i].slot = current;
-        reading++;
-        rate_take(&reads_until, most, now);
-        request_check(current, k, frame_number((unsigned)i), check_over);
+        scrub.walk.unread &= ~(1u << k);
+        scrub.first[i].used = true;
+        scrub.first[i].slot = slot;
+        scrub.reading++;
+        rate_take(&scrub.reads_until, scrub.rate, now);
+        request_check(slot, k, frame_number((unsigned)i), check_over);
         return true;
 }
 
 /* ---- the second look ---- */
 
-static void let_go(void)
+static void end_second(void)
 {
-        uint64_t slot = second.of.slot;
+        uint64_t slot = scrub.second.of.slot;
 
-        second.phase = NOTHING;
-        repair_let_go();
+        scrub.second.phase = NOTHING;
+        held_let_go(HELD_SCRUB);
         request_go_on(slot);
 }
 
 static void lose(uint64_t slot, unsigned k)
 {
         const struct far_place *p = &far_slab(slot_slab(slot))->place[k];
-        unsigned n = atomic_load_explicit(&losses, memory_order_relaxed);
+        unsigned n = atomic_load_explicit(&scrub.losses, memory_order_relaxed);
         uint64_t page = p->first + slot_page(slot);
 
         count(SCRUB_LOST, 1);
         if (n == SCRUB_LOSSES)
                 return;
-        loss[n] = (struct scrub_loss){ .slot = slot, .page = page, .node = p->node->index };
-        atomic_store_explicit(&losses, n + 1, memory_order_release);
-        warnx_("%s: page %llu of it (slot %#llx) is not as it was written, and no other copy is "
-               "right: once it is read, the program gets SIGBUS; see the node's memory and the "
+        scrub.loss[n] = (struct scrub_loss){ .slot = slot, .page = page, .node = p->node->index };
+        atomic_store_explicit(&scrub.losses, n + 1, memory_order_release);
+        warnx_("%s: page %llu of the node (slot %#llx) is not as it was written, and no other copy "
+               "is right: once it is read, the program gets SIGBUS; see the node's memory and the "
                "network", p->node->option->origin, (unsigned long long)page,
                (unsigned long long)slot);
 }
 
-/* No copy is right, and none is on a node that may answer again.  Bits stay as they are: so an
- * access finds the same. */
+/* No copy is right, and none is on a node that may answer again.  The bits of the copies stay as
+ * they are, so an access to the page finds it wrong too. */
 static void judge_lost(uint64_t slot)
 {
         const struct far_slab *s = far_slab(slot_slab(slot));
-        unsigned which = second.wrong ? second.wrong : 1;
+        const unsigned wrong = scrub.second.wrong;
 
-        for (unsigned k = 0; second.wrong >> k; k++)
-                if (second.wrong >> k & 1)
+        for (unsigned k = 0; wrong >> k; k++)
+                if (wrong >> k & 1)
                         s->place[k].node->damaged++;
-        lose(slot, (unsigned)__builtin_ctz(which));
-        let_go();
+        lose(slot, wrong ? (unsigned)__builtin_ctz(wrong) : 0);
+        end_second();
 }
 
 static void judge(void)
 {
-        uint64_t slot = second.of.slot;
+        struct second_look *l = &scrub.second;
+        uint64_t slot = l->of.slot;
         bool owned;
 
-        if (!repair_still_holds(&owned) || sum_of(slot) != second.of.sum) {
-                let_go();
+        if (!held_still(HELD_SCRUB, &owned) || sum_of(slot) != l->of.sum) {
+                end_second();
                 return;
         }
-        count(SCRUB_BAD, (unsigned)__builtin_popcount(second.wrong));
-        if (!second.right && !second.silent) {
+        count(SCRUB_BAD, (unsigned)__builtin_popcount(l->wrong));
+        if (!l->right && !l->silent) {
                 judge_lost(slot);
-        } else if (!second.right) {     /* it may be right where nobody answers */
-                let_go();
+        } else if (!l->right) {         /* the page may be right on a node that is silent */
+                end_second();
         } else {
-                request_spoiled(slot, second.wrong);
-                if (repair_may_write()) {
-                        second.phase = REPAIR;
+                request_spoiled(slot, l->wrong);
+                if (held_may_write(HELD_SCRUB)) {
+                        l->phase = REPAIR;
                         request_repair(slot, frame_number(0));
                         return;
                 }
-                repair_missed();        /* the process that may write it, or this one later */
+                repair_missed();        /* for the repairer, or for this process later */
                 repair_wanted();
-                let_go();
+                end_second();
         }
 }
 
 static void repaired(unsigned places)
 {
-        second.phase = NOTHING;
-        count(SCRUB_REPAIRED, (unsigned)__builtin_popcount(places & second.wrong));
-        if (second.wrong & ~places) {
+        scrub.second.phase = NOTHING;
+        count(SCRUB_REPAIRED, (unsigned)__builtin_popcount(places & scrub.second.wrong));
+        if (scrub.second.wrong & ~places) {
                 repair_missed();
                 repair_wanted();
         }
 }
 
-/* Can the page in this frame, whose slot is held, not have changed since it was written? */
+/* Is the page in this frame, whose slot is held, certainly as it was written? */
 static bool is_clean(const struct frame *f, uint32_t n)
 {
         uint64_t w = atomic_load(&f->word);
@@ -276,81 +291,83 @@ static bool is_clean(const struct frame *f, uint32_t n)
                atomic_load(&f->word) == w;
 }
 
-/* A free frame has the number of another where its slot was (pager.h).  Acquire: who gives a frame
- * a slot has made it resident before. */
+/* A free frame has the number of another frame where its slot was (pager.h).  Acquire: the vCPU
+ * that gives a frame a slot has made the frame resident before. */
 static bool has_slot(const struct frame *f, uint64_t slot)
 {
         return __atomic_load_n(&f->slot, __ATOMIC_ACQUIRE) == slot &&
                (atomic_load(&f->word) & FRAME_RESIDENT);
 }
 
-/* Looks for a frame that has the slot. */
+/* One step of the search for a frame that has the slot. */
 static void search(void)
 {
         const struct frame *frames = (const struct frame *)CONTROL->frame_table;
-        uint64_t slot = second.of.slot;
-        uint32_t end = second.frame + FRAMES;
+        uint64_t slot = scrub.second.of.slot;
+        uint32_t end = scrub.second.frame + FRAMES;
 
         if (end > CONTROL->nframes)
                 end = (uint32_t)CONTROL->nframes;
-        for (uint32_t n = second.frame; n < end; n++)
+        for (uint32_t n = scrub.second.frame; n < end; n++)
                 if (has_slot(&frames[n], slot)) {
                         if (is_clean(&frames[n], n))
                                 judge();
                         else
-                                let_go();
+                                end_second();
                         return;
                 }
-        second.frame = end;
+        scrub.second.frame = end;
         if (end == CONTROL->nframes)
                 judge();
 }
 
-/* Reads the next copy, or goes on when all were read. */
+/* Reads the next copy; once all were read, searches the cache or judges. */
 static void look_on(void)
 {
-        uint64_t slot = second.of.slot;
+        struct second_look *l = &scrub.second;
+        uint64_t slot = l->of.slot;
         bool owned;
 
-        while (second.waits && !answers(slot, (unsigned)__builtin_ctz(second.waits))) {
-                unsigned silent = second.waits & -second.waits;
-                second.waits &= ~silent;
-                second.silent |= silent;
+        while (l->waits && !answers(slot, (unsigned)__builtin_ctz(l->waits))) {
+                unsigned silent = l->waits & -l->waits;
+                l->waits &= ~silent;
+                l->silent |= silent;
         }
-        if (second.waits) {
-                rate_take(&reads_until, most, now_ms());
-                request_check(slot, (unsigned)__builtin_ctz(second.waits), frame_number(0),
+        if (l->waits) {
+                rate_take(&scrub.reads_until, scrub.rate, now_ms());
+                request_check(slot, (unsigned)__builtin_ctz(l->waits), frame_number(0),
                               check_over);
-        } else if (!second.wrong && (second.right || second.silent)) {
-                let_go();
-        } else if (!repair_still_holds(&owned)) {
-                let_go();
+        } else if (!l->wrong && (l->right || l->silent)) {
+                end_second();
+        } else if (!held_still(HELD_SCRUB, &owned)) {
+                end_second();
         } else if (owned) {
-                second.phase = SEARCH;
-                second.frame = 0;
-        } else {                        /* nobody writes it, and nobody did without an end */
+                l->phase = SEARCH;
+                l->frame = 0;
+        } else {        /* a shared slot is written by no process, and all its writes are over */
                 judge();
         }
 }
 
 /* True: there was something to do. */
-static bool begin_again(int64_t now)
+static bool begin_second(int64_t now)
 {
-        if (!nsuspects)
+        if (!scrub.suspects)
                 return false;
-        struct suspect s = suspects[oldest];
-        if (now - s.since < AGAIN_MS || !rate_allows(&reads_until, most, now, 1))
+        struct suspect s = scrub.suspect[scrub.oldest];
+        if (now - s.since < AGAIN_MS || !rate_allows(&scrub.reads_until, scrub.rate, now, 1))
                 return false;
-        int err = repair_hold(s.slot, repaired);
+        int err = held_take(HELD_SCRUB, s.slot, false, repaired);
         if (err == -EAGAIN)
                 return false;
-        oldest = (oldest + 1) % SUSPECTS;
-        nsuspects--;
+        scrub.oldest = (scrub.oldest + 1) % SUSPECTS;
+        scrub.suspects--;
         if (err)
                 return true;
-        second = (typeof(second)){ .phase = READ, .of = s, .waits = live_copies(s.slot) };
+        scrub.second = (struct second_look){ .phase = READ, .of = s,
+                                             .waits = live_copies(s.slot) };
         if (request_written(s.slot) || sum_of(s.slot) != s.sum)
-                let_go();
+                end_second();
         else
                 look_on();
         return true;
@@ -358,16 +375,17 @@ static bool begin_again(int64_t now)
 
 static void second_over(enum check found)
 {
-        unsigned one = second.waits & -second.waits;
+        struct second_look *l = &scrub.second;
+        unsigned one = l->waits & -l->waits;
 
-        if (found == CHECK_WRONG && !second.again) {
-                second.again = true;
+        if (found == CHECK_WRONG && !l->twice) {
+                l->twice = true;
         } else {
-                second.again = false;
-                second.waits &= ~one;
-                second.right |= found == CHECK_RIGHT ? one : 0;
-                second.wrong |= found == CHECK_WRONG ? one : 0;
-                second.silent |= found == CHECK_SILENT ? one : 0;
+                l->twice = false;
+                l->waits &= ~one;
+                l->right |= found == CHECK_RIGHT ? one : 0;
+                l->wrong |= found == CHECK_WRONG ? one : 0;
+                l->silent |= found == CHECK_SILENT ? one : 0;
         }
         look_on();
 }
@@ -380,29 +398,28 @@ static void check_over(frame_t frame, enum check found)
                 second_over(found);
                 return;
         }
-        first[i].used = false;
-        reading--;
-        repair_end();
+        scrub.first[i].used = false;
+        scrub.reading--;
+        held_end();
         count(found == CHECK_SILENT ? SCRUB_UNREAD : SCRUB_COPIES, 1);
         if (found == CHECK_WRONG)
-                suspect(first[i].slot);
+                suspect(scrub.first[i].slot);
 }
 
-/* ---- the whole of it ---- */
+/* ---- a scrub ---- */
 
 bool scrub_runs(void)
 {
-        /* Acquire: what it was begun with. */
-        return atomic_load_explicit(&state, memory_order_acquire) == SCRUB_RUNS;
+        return atomic_load_explicit(&scrub.state, memory_order_acquire) == SCRUB_RUNS;
 }
 
 static void end(enum scrub_state how)
 {
-        goes = false;
-        nsuspects = left = 0;
-        ended_at = now_ms();
-        /* Release: what is reported. */
-        atomic_store_explicit(&state, how, memory_order_release);
+        scrub.walk.begun = false;
+        scrub.walk.unread = 0;
+        scrub.suspects = 0;
+        scrub.ended_at = now_ms();
+        atomic_store_explicit(&scrub.state, how, memory_order_release);
 }
 
 unsigned scrub_step(void)
@@ -411,24 +428,24 @@ unsigned scrub_step(void)
 
         if (!scrub_runs())
                 return 0;
-        bool stops = atomic_load_explicit(&to_stop, memory_order_relaxed);
-        if (!goes) {
-                goes = walking = true;
-                cursor = 0;
+        bool stops = atomic_load_explicit(&scrub.stop_asked, memory_order_relaxed);
+        if (!scrub.walk.begun) {
+                scrub.walk.begun = scrub.walk.goes_on = true;
+                scrub.walk.cursor = 0;
         }
         int64_t now = now_ms();
         while (!stops && work < SCRUB_FRAMES && look_once(now))
                 work++;
-        if (second.phase == SEARCH) {
+        if (scrub.second.phase == SEARCH) {
                 search();
                 work++;
-        } else if (second.phase == NOTHING && !stops && begin_again(now)) {
+        } else if (scrub.second.phase == NOTHING && !stops && begin_second(now)) {
                 work++;
         }
-        bool idle = !reading && second.phase == NOTHING;
+        bool idle = !scrub.reading && scrub.second.phase == NOTHING;
         if (idle && stops)
                 end(SCRUB_STOPPED);
-        else if (idle && !walking && !left && !nsuspects)
+        else if (idle && !scrub.walk.goes_on && !scrub.walk.unread && !scrub.suspects)
                 end(SCRUB_OVER);
         return work;
 }
@@ -437,43 +454,47 @@ int scrub_patience(void) { return scrub_runs() ? 1 : -1; }
 
 void scrub_begin(uint64_t bytes_a_second, uint64_t pages, bool any)
 {
-        most = bytes_a_second;
-        to_do = pages;
-        begun_at = ended_at = now_ms();
+        scrub.rate = bytes_a_second;
+        scrub.pages = pages;
+        scrub.begun_at = scrub.ended_at = now_ms();
         for (unsigned i = 0; i < SCRUB_COUNTS; i++)
-                begun[i] = scrub_total(i);
-        atomic_store(&losses, 0);
-        atomic_store(&to_stop, false);
-        /* Release: see scrub_runs(). */
-        atomic_store_explicit(&state, any ? SCRUB_RUNS : SCRUB_OVER, memory_order_release);
+                scrub.total_before[i] = scrub_total(i);
+        atomic_store(&scrub.losses, 0);
+        atomic_store(&scrub.stop_asked, false);
+        atomic_store_explicit(&scrub.state, any ? SCRUB_RUNS : SCRUB_OVER, memory_order_release);
 }
 
-void scrub_to_stop(void) { atomic_store_explicit(&to_stop, true, memory_order_relaxed); }
+void scrub_to_stop(void)
+{
+        atomic_store_explicit(&scrub.stop_asked, true, memory_order_relaxed);
+}
 
 void scrub_report(struct scrub_report *r)
 {
-        /* Acquire: `state` comes first, so the rest is of that time or later; and losses before
+        /* `state` comes first, so the rest is of that time or later.  Acquire: of `losses`, for
          * loss[]. */
-        *r = (struct scrub_report){ .state = atomic_load_explicit(&state, memory_order_acquire) };
+        *r = (struct scrub_report){ .state = atomic_load_explicit(&scrub.state,
+                                                                  memory_order_acquire) };
         if (r->state == SCRUB_NONE)
                 return;
-        r->pages = to_do;
-        r->rate = most;
+        r->pages = scrub.pages;
+        r->rate = scrub.rate;
         for (unsigned i = 0; i < SCRUB_COUNTS; i++)
-                r->count[i] = scrub_total(i) - begun[i];
-        r->ms = (r->state == SCRUB_RUNS ? now_ms() : ended_at) - begun_at;
-        r->losses = atomic_load_explicit(&losses, memory_order_acquire);
+                r->count[i] = scrub_total(i) - scrub.total_before[i];
+        r->ms = (r->state == SCRUB_RUNS ? now_ms() : scrub.ended_at) - scrub.begun_at;
+        r->losses = atomic_load_explicit(&scrub.losses, memory_order_acquire);
         for (unsigned i = 0; i < r->losses; i++)
-                r->loss[i] = loss[i];
+                r->loss[i] = scrub.loss[i];
 }
 
 void scrub_forked(void)
 {
-        atomic_store(&state, SCRUB_NONE);
-        atomic_store(&losses, 0);
-        goes = false;
-        reading = nsuspects = left = 0;
-        second.phase = NOTHING;
+        atomic_store(&scrub.state, SCRUB_NONE);
+        atomic_store(&scrub.losses, 0);
+        scrub.walk.begun = false;
+        scrub.walk.unread = 0;
+        scrub.reading = scrub.suspects = 0;
+        scrub.second.phase = NOTHING;
         for (unsigned i = 0; i < SCRUB_FRAMES; i++)
-                first[i].used = false;
+                scrub.first[i].used = false;
 }

@@ -1,24 +1,25 @@
 /*
- * Scrub: each good copy of each far page that this process holds is read back against its sum, at a
- * rate, and a wrong one is made right from one that is right (vmctl scrub).
+ * Scrub: reads back each good copy of each far page that this process holds, at a rate, compares it
+ * with its sum, and makes a wrong copy right from a right one (vmctl scrub).
  *
- * A first look reads copies while the program goes on, and holds nothing.  So a copy that does not
- * fit its sum says little: the page may be written just now, or be another one by now.  It makes
- * the slot a suspect, which gets a second look some time later:
+ * A first look reads copies while the program goes on, and holds no slot.  So a copy that does not
+ * fit its sum says little: the page may be being written, or the slot may have another page by now.
+ * The slot becomes a suspect, which gets a second look some time later:
  *
- * [I] A copy is called wrong only if, while its slot is held (repair_hold()),
- *       no write of the slot was under way when it was taken hold of, and none began since;
+ * [I] A copy is called wrong only if, while its slot is held (held_take()),
+ *       no write of the slot was under way when the hold began, and none began since;
  *       the slot's sum has been the same since the first look, and the process still holds it;
  *       the copy was read twice, and did not fit either time;
  *       no frame of the cache has the slot for a page that may have changed since it was written.
  *
- * The last, because a page may change while it is written: then what arrives fits no sum, and
- * nobody reads it, since the frame is dirty, and stays so until it is written again.  A frame has
- * the slot from before such a write begins, and keeps it while the slot is held: written again, it
- * goes to another slot, as this one is DUE.
+ * The last, because a page may change while it is written: then the bytes that arrive fit no sum.
+ * No vCPU reads them, since the frame is dirty, and stays so until its page is written again.  A
+ * frame has the slot from before such a write begins, and keeps it while the slot is held: the next
+ * write goes to another slot, as this one is DUE.
  *
- * kern takes a slot a few instructions before it names it in a frame.  A suspect has been one for
- * AGAIN_MS when it is held, with the same sum: no thread is between these instructions as long.
+ * kern takes a slot a few instructions before it names the slot in a frame.  A suspect has been one
+ * for AGAIN_MS, with one sum, when its slot is held.  No vCPU is between these instructions as
+ * long.
  *
  * One scrub at a time.  A forked child has none, nor has the next program after execve.
  */
@@ -30,24 +31,25 @@
 
 /* --- by the I/O side --- */
 
-/* Does what there is to do now; returns how much. */
+/* Does what can be done now.  Returns how much. */
 unsigned scrub_step(void);
-/* When scrub_step() should be called again, in ms; -1: there is no scrub. */
+/* When scrub_step() should be called again, in ms; -1: no scrub runs. */
 int scrub_patience(void);
-/* In a forked child: there is none. */
+/* In a forked child: no scrub runs. */
 void scrub_forked(void);
 
 /* --- any thread, one at a time, not during fork --- */
 
 bool scrub_runs(void);
-/* There is none.  most: bytes a second, 0: no limit; pages: that it will look at, roughly, which it
- * only remembers; any: else it is over at once. */
+/* Begins a scrub, where none runs.  most: bytes a second, 0: no limit.  pages: about as many will
+ * be looked at; only for the report.  any: there may be such pages; else the scrub is over at once.
+ */
 void scrub_begin(uint64_t most, uint64_t pages, bool any);
-/* It begins nothing more, and is over soon. */
+/* The scrub begins nothing more, and is over soon. */
 void scrub_to_stop(void);
 
-/* Pages that were looked at; copies: read, wrong, made right, on nodes that do not answer; pages of
- * which no copy is right. */
+/* Pages that were looked at; copies that were read, were wrong, were made right, or are on nodes
+ * that do not answer; pages of which no copy is right. */
 enum { SCRUB_PAGES, SCRUB_COPIES, SCRUB_BAD, SCRUB_REPAIRED, SCRUB_UNREAD, SCRUB_LOST,
        SCRUB_COUNTS };
 /* Of all scrubs of this process, for statistics. */
@@ -64,9 +66,9 @@ struct scrub_report {
 };
 void scrub_report(struct scrub_report *r);
 
-/* --- for vmctl: the same, and they see to it that somebody does the work (scrub_start.c) --- */
+/* --- for vmctl: also with --io inline, where a thread of scrub_start.c does the work --- */
 
-/* most: bytes a second; 0: no limit.  0, or -errno with why: -EBUSY: there is one. */
+/* most: bytes a second; 0: no limit.  0, or -errno with why: -EBUSY: a scrub runs. */
 #define SCRUB_WHY 256
 int scrub_start(uint64_t most, char why[SCRUB_WHY]);
 void scrub_stop(void);

@@ -1,5 +1,5 @@
 /*
- * See scrub.h: beginning one, and the thread that carries it out where there is no I/O thread.
+ * See scrub.h: begins a scrub, and has the thread that carries it out where there is no I/O thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,10 +10,10 @@
 #include "far/io.h"
 #include "far/scrub.h"
 
-/* --io inline: does the I/O side's work while no vCPU waits for a page. */
-#define IDLE_MS 500                     /* until somebody asks what has become of the scrub */
-#define TURNS   100                     /* at once, so a fork waits 10 ms for it */
+#define IDLE_MS 500                     /* after a scrub, until vmctl asks about it */
+#define TURNS   100                     /* in one tick, so a fork waits 10 ms for it */
 
+/* --io inline: does the I/O side's work while no vCPU waits for a page. */
 static void tick(void);
 static struct ticker ticker = { .name = "vmrun-scrub", .ms = 1, .tick = tick, TICKER_INIT };
 
@@ -52,7 +52,7 @@ static bool any_remote(void)
 static int refuse(char why[SCRUB_WHY])
 {
         if (scrub_runs()) {
-                snprintf(why, SCRUB_WHY, "one is under way: vmctl PID scrub --status shows it, "
+                snprintf(why, SCRUB_WHY, "a scrub is under way: vmctl PID scrub --status shows it, "
                          "--stop ends it");
                 return -EBUSY;
         }
@@ -75,7 +75,7 @@ int scrub_start(uint64_t most, char why[SCRUB_WHY])
 
         if (err)
                 return err;
-        ticker_rest(&ticker);           /* it may be idle */
+        ticker_rest(&ticker);           /* it may still sleep for IDLE_MS */
         scrub_begin(most, far_used_pages(), io_is_attached());
         io_wake();
         scrub_go_on();

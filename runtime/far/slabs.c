@@ -1,6 +1,6 @@
 /*
- * See slabs.h: what the nodes can give, and this process's part in the tree to which the sequence
- * of slabs belongs.
+ * See slabs.h: how much the nodes can give, and this process's part in the tree to which the
+ * sequence of slabs belongs.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,17 +9,20 @@
 #include "common/clock.h"
 #include "common/size.h"
 #include "far/copies.h"
+#include "far/held.h"
 #include "far/placement.h"
-#include "far/repair.h"
 #include "far/slabs.h"
 #include "vm/vm.h"
 
-struct sequence seq = {
+struct leases leases = {
         .lock = PTHREAD_MUTEX_INITIALIZER,
         .inherited = -1,
-        .cutter = { .tree = &seq.tree, .lease_lock = &seq.lock, .lock = PTHREAD_MUTEX_INITIALIZER },
+        .cutter = { .tree = &leases.tree,
+                    .lease_lock = &leases.lock,
+                    .lock = PTHREAD_MUTEX_INITIALIZER },
 };
-static struct tree_child successor = { .life = -1 };    /* of the tree that was inherited */
+/* This process in the tree that was inherited by execve, stored before the first lease. */
+static struct tree_child inherited_child = { .life = -1 };
 
 uint64_t slabs_pages(const struct far_node *n, uint32_t count)
 {
@@ -39,27 +42,27 @@ void slabs_init(struct far_node *const all[], unsigned n, uint64_t room)
         uint32_t names = SLABS_MAX;
         char a[32], b[32];
 
-        seq.nodes = seq.cutter.nodes = all;
-        seq.nnodes = seq.cutter.nnodes = n;
+        leases.nodes = leases.cutter.nodes = all;
+        leases.nnodes = leases.cutter.nnodes = n;
         if (room > FAR_WINDOW_END - FAR_WINDOW)
                 room = FAR_WINDOW_END - FAR_WINDOW;
         room /= PAGE_SIZE;
-        placement_sizes(opt.placement, seq.nodes, seq.nnodes);
-        for (unsigned i = 0; i < seq.nnodes; i++) {
-                struct far_node *node = seq.nodes[i];
+        placement_sizes(opt.placement, leases.nodes, leases.nnodes);
+        for (unsigned i = 0; i < leases.nnodes; i++) {
+                struct far_node *node = leases.nodes[i];
                 bool memory = node->driver->kind == SLAB_MEMORY;
                 uint64_t had = node->pages;
-                /* A slab's address is aligned to 2 MiB or to the granule: that much may be lost at
-                 * the first and last slab of each node. */
+                /* A slab's address is aligned to 2 MiB or to the granule: as much may be lost at
+                 * the first and at the last slab of each node. */
                 uint64_t lost = 2ull * (node->granule > 512 ? node->granule : 512);
                 if (memory && node->pages > (room > lost ? room - lost : 0))
                         node->pages = room > lost ? room - lost : 0;
                 node->pages = slabs_pages(node, names);
                 names -= placement_count(node, node->pages, names);
-                seq.max_slabs = SLABS_MAX - names;
+                leases.max_slabs = SLABS_MAX - names;
                 if (memory)
                         room -= room > node->pages + lost ? node->pages + lost : room;
-                seq.memory_room = room;
+                leases.memory_room = room;
                 if (node->pages < had)
                         info_("%s: only %s of %s can be used: the guest-physical space of this CPU "
                               "(or the table of slabs) holds no more",
@@ -72,113 +75,113 @@ uint64_t far_leased_pages(void)
 {
         uint64_t sum = 0;
 
-        /* Without the lock, which is held while a node is asked for more. */
-        for (unsigned i = 0; i < seq.nnodes; i++)
-                sum += __atomic_load_n(&seq.nodes[i]->leased, __ATOMIC_RELAXED);
+        /* Without the lock, which a lease holds while it waits for a node. */
+        for (unsigned i = 0; i < leases.nnodes; i++)
+                sum += __atomic_load_n(&leases.nodes[i]->leased, __ATOMIC_RELAXED);
         return sum;
 }
 
-/* As kern counts them (kern/far/slotmap.c).  Its number is valid once there is a slab. */
+/* As kern counts them (kern/far/slotmap.c).  tree_number is valid once there is a slab. */
 uint64_t far_used_pages(void)
 {
-        const struct tree_common *c = (const struct tree_common *)TREE_WINDOW;
         const struct tree_process *p;
 
         if (__atomic_load_n(&CONTROL->nslabs, __ATOMIC_ACQUIRE) == 0)
                 return 0;
-        p = &c->process[CONTROL->tree_number];
+        p = &TREE_COMMON->process[CONTROL->tree_number];
         return atomic_load_explicit(&p->owned, memory_order_relaxed) +
                atomic_load_explicit(&p->shared, memory_order_relaxed);
 }
 
 void slabs_pull(void)
 {
-        for (unsigned i = 0; i < seq.nnodes; i++) {
-                const struct tree_node *n = &seq.tree.head->node[i];
-                seq.nodes[i]->pages = n->pages;
-                seq.nodes[i]->leased = n->leased;
-                seq.nodes[i]->slabs = n->slabs;
-                seq.nodes[i]->slab_most = n->slab_most;
+        for (unsigned i = 0; i < leases.nnodes; i++) {
+                const struct tree_node *n = &leases.tree.head->node[i];
+                leases.nodes[i]->pages = n->pages;
+                leases.nodes[i]->leased = n->leased;
+                leases.nodes[i]->slabs = n->slabs;
+                leases.nodes[i]->slab_most = n->slab_most;
         }
 }
 
 void slabs_push(void)
 {
-        for (unsigned i = 0; i < seq.nnodes; i++) {
-                struct tree_node *n = &seq.tree.head->node[i];
-                n->pages = seq.nodes[i]->pages;
-                n->leased = seq.nodes[i]->leased;
-                n->slabs = seq.nodes[i]->slabs;
-                n->slab_most = seq.nodes[i]->slab_most;
+        for (unsigned i = 0; i < leases.nnodes; i++) {
+                struct tree_node *n = &leases.tree.head->node[i];
+                n->pages = leases.nodes[i]->pages;
+                n->leased = leases.nodes[i]->leased;
+                n->slabs = leases.nodes[i]->slabs;
+                n->slab_most = leases.nodes[i]->slab_most;
         }
 }
 
 void slabs_is_member(void)
 {
-        uint64_t left = 0;
+        uint64_t drained = 0;
 
-        for (unsigned i = 0; i < seq.nnodes; i++) {
-                seq.nodes[i]->member = seq.tree.head->record[seq.tree.self].birth;
-                left |= is_set(&seq.nodes[i]->is_left) ? 1ull << i : 0;
+        for (unsigned i = 0; i < leases.nnodes; i++) {
+                leases.nodes[i]->member = leases.tree.head->record[leases.tree.self].birth;
+                drained |= is_set(&leases.nodes[i]->is_drained) ? 1ull << i : 0;
         }
-        /* What the process before this one has left, this one never used. */
-        atomic_store(&slabs_common()->process[seq.tree.self].left, left);
+        /* This process never used nodes that were drained for the process before it. */
+        atomic_store(&slabs_common()->process[leases.tree.self].drained, drained);
 }
 
-/* Under a limit of address space or file size, without room for nodes that are added. */
+/* If a limit of address space or file size forbids room for nodes that are added, without it. */
 static int make_tree(char *why, size_t n)
 {
-        uint32_t all = seq.max_slabs < SLABS_MAX - SLABS_TO_ADD ? seq.max_slabs + SLABS_TO_ADD
+        uint32_t all = leases.max_slabs < SLABS_MAX - SLABS_TO_ADD ? leases.max_slabs + SLABS_TO_ADD
                                                                 : SLABS_MAX;
-        int err = tree_make(&seq.tree, all, (void *)TREE_WINDOW, why, n);
+        int err = tree_make(&leases.tree, all, (void *)TREE_WINDOW, why, n);
 
-        return err == -ENOMEM || err == -EFBIG
-                       ? tree_make(&seq.tree, seq.max_slabs, (void *)TREE_WINDOW, why, n) : err;
+        if (err == -ENOMEM || err == -EFBIG)
+                err = tree_make(&leases.tree, leases.max_slabs, (void *)TREE_WINDOW, why, n);
+        return err;
 }
 
 int slabs_start(void)
 {
         char why[256];
 
-        if (seq.in_tree)
+        if (leases.in_tree)
                 return 0;
-        bool join = seq.inherited >= 0;
-        int err = join ? tree_attach(&seq.tree, seq.inherited, (void *)TREE_WINDOW, why,
+        bool join = leases.inherited >= 0;
+        int err = join ? tree_attach(&leases.tree, leases.inherited, (void *)TREE_WINDOW, why,
                                      sizeof(why))
                        : make_tree(why, sizeof(why));
         if (err) {
                 warnx_("far memory: %s", why);
                 return err;
         }
-        if (successor.life >= 0)
-                tree_be_child(&seq.tree, &successor);
+        if (inherited_child.life >= 0)
+                tree_be_child(&leases.tree, &inherited_child);
         else
-                err = tree_join(&seq.tree);
+                err = tree_join(&leases.tree);
         if (err) {
                 warnx_("far memory: the slots cannot be locked: %s", strerror(-err));
-                tree_close(&seq.tree);
+                tree_close(&leases.tree);
                 return err;
         }
         slabs_is_member();
         if (!join) {
-                seq.tree.head->nnodes = seq.nnodes;
+                leases.tree.head->nnodes = leases.nnodes;
                 slabs_push();
         }
-        seq.in_tree = true;
-        repair_in(&seq.tree);
+        leases.in_tree = true;
+        held_in(&leases.tree);
         return 0;
 }
 
 int slabs_tree_fd(bool *alone)
 {
         if (alone) {
-                pthread_mutex_lock(&seq.lock);
-                *alone = seq.inherited < 0; /* if it never joined: unknown */
-                if (seq.in_tree)
-                        *alone = tree_alone(&seq.tree);
-                pthread_mutex_unlock(&seq.lock);
+                pthread_mutex_lock(&leases.lock);
+                *alone = leases.inherited < 0;  /* if it never joined: unknown */
+                if (leases.in_tree)
+                        *alone = tree_alone(&leases.tree);
+                pthread_mutex_unlock(&leases.lock);
         }
-        return seq.in_tree ? seq.tree.fd : seq.inherited;
+        return leases.in_tree ? leases.tree.fd : leases.inherited;
 }
 
 struct tree_child slabs_successor(void)
@@ -186,43 +189,43 @@ struct tree_child slabs_successor(void)
         struct tree_child c = { .life = -1 };
 
         if (slabs_tree())
-                tree_child(&seq.tree, &c);
+                tree_child(&leases.tree, &c);
         return c;
 }
 
-int slabs_expect(void) { return slabs_tree() ? tree_expect(&seq.tree) : -ENOMEM; }
+int slabs_expect(void) { return slabs_tree() ? tree_expect(&leases.tree) : -ENOMEM; }
 
 struct tree_child slabs_expected(int number)
 {
-        return number < 0 ? (struct tree_child){ .life = -1 } : tree_expected(&seq.tree, number);
+        return number < 0 ? (struct tree_child){ .life = -1 } : tree_expected(&leases.tree, number);
 }
 
 void slabs_expect_end(int number)
 {
         if (number >= 0)
-                tree_expect_end(&seq.tree, number);
+                tree_expect_end(&leases.tree, number);
 }
 
 void slabs_leaves(bool leaves)
 {
-        if (seq.in_tree)
-                tree_leaves(&seq.tree, leaves);
+        if (leases.in_tree)
+                tree_leaves(&leases.tree, leaves);
 }
 
-/* What the old program held in the tree is buried like that of any dead process. */
+/* Slots of the old program in the tree are buried like those of any dead process. */
 void slabs_adopt(int fd, const struct tree_child *next)
 {
-        seq.inherited = fd;
-        successor = *next;
+        leases.inherited = fd;
+        inherited_child = *next;
 }
 
-/* --- what is used of each node --- */
+/* --- slots of this process, by node --- */
 
 static uint64_t held_in_chunk(uint32_t slab, uint32_t chunk)
 {
-        const slot_word_t *word = tree_map(seq.tree.units, slab)->word + chunk * CHUNK_PAGES;
-        uint16_t mine = (uint16_t)(SLOT_OWNED | seq.tree.self);
-        uint64_t n = tree_shared_in(&seq.tree, slab, chunk);
+        const slot_word_t *word = tree_map(leases.tree.units, slab)->word + chunk * CHUNK_PAGES;
+        uint16_t mine = (uint16_t)(SLOT_OWNED | leases.tree.self);
+        uint64_t n = tree_shared_in(&leases.tree, slab, chunk);
 
         for (uint32_t i = 0; i < CHUNK_PAGES; i++)
                 n += (atomic_load_explicit(&word[i], memory_order_relaxed) & ~SLOT_DUE) == mine;
@@ -242,15 +245,17 @@ void slabs_used(uint64_t used[NODES_MAX])
         uint32_t n = __atomic_load_n(&CONTROL->nslabs, __ATOMIC_ACQUIRE);
 
         memset(used, 0, NODES_MAX * sizeof(*used));
-        for (uint32_t slab = 0; slab < n; slab++)
+        for (uint32_t slab = 0; slab < n; slab++) {
+                struct slab_map *map = tree_map(leases.tree.units, slab);
                 for (uint32_t chunk = 0; chunk < SLAB_CHUNKS; chunk++)
-                        if (chunk_touched(tree_map(seq.tree.units, slab), seq.tree.self, chunk))
+                        if (chunk_touched(map, leases.tree.self, chunk))
                                 add_held(used, slab, held_in_chunk(slab, chunk));
+        }
 }
 
 void slabs_lacking(uint64_t lacking[NODES_MAX])
 {
-        const struct copies c = { .units = (char *)TREE_WINDOW, .self = CONTROL->tree_number };
+        const struct copies c = copies();
         uint32_t n = __atomic_load_n(&CONTROL->nslabs, __ATOMIC_ACQUIRE);
 
         memset(lacking, 0, NODES_MAX * sizeof(*lacking));
@@ -264,26 +269,26 @@ void slabs_lacking(uint64_t lacking[NODES_MAX])
         }
 }
 
-bool slabs_stop(unsigned limit_ms) { return lock_within(&seq.lock, limit_ms); }
+bool slabs_stop(unsigned limit_ms) { return lock_within(&leases.lock, limit_ms); }
 
 struct tree *slabs_tree(void)
 {
-        pthread_mutex_lock(&seq.lock);
+        pthread_mutex_lock(&leases.lock);
         int err = slabs_start();
-        pthread_mutex_unlock(&seq.lock);
-        return err ? NULL : &seq.tree;
+        pthread_mutex_unlock(&leases.lock);
+        return err ? NULL : &leases.tree;
 }
 
 /* slabs_stop() was called before.  A program after execve belongs to the inherited tree even if it
  * never leased. */
 bool slabs_last(bool still, unsigned limit_ms)
 {
-        if (!seq.in_tree && seq.inherited >= 0 && slabs_start() != 0)
+        if (!leases.in_tree && leases.inherited >= 0 && slabs_start() != 0)
                 return false;
-        return !seq.in_tree || tree_leave(&seq.tree, still, limit_ms);
+        return !leases.in_tree || tree_leave(&leases.tree, still, limit_ms);
 }
 
 uint64_t slabs_own_member(void)
 {
-        return seq.in_tree ? seq.tree.head->record[seq.tree.self].birth : FAR_FIRST_MEMBER;
+        return leases.in_tree ? leases.tree.head->record[leases.tree.self].birth : FAR_FIRST_MEMBER;
 }

@@ -2,10 +2,10 @@
  * What the parts of the sequence of slabs share, for them alone:
  *
  *   lease.c        how a slab is leased, or found in the tree
- *   moves.c        places on other nodes, for slabs whose nodes are lost or to be left
+ *   moves.c        places on other nodes, for slabs whose nodes are lost, silent or draining
  *   slabs_more.c   nodes that are added
  *   places.c       where a slab is: its places on nodes
- *   slabs.c        what the nodes can give, and this process's part in the tree
+ *   slabs.c        how much the nodes can give, and this process's part in the tree
  *
  * Each calls those below it alone.
  */
@@ -18,18 +18,18 @@
 #include "far/far.h"
 #include "far/tree.h"
 
-/* The tree's file has room for so many slabs more, for nodes that are added: 3 GiB of addresses,
+/* Slabs for which the tree's file has more room, for nodes that are added: 3 GiB of addresses,
  * and next to no memory.  At least 30 GiB. */
 #define SLABS_TO_ADD 64
 
-struct sequence {
+struct leases {
         struct far_node *const *nodes;
         _Atomic unsigned nnodes;        /* changes under `lock` */
         uint32_t max_slabs;             /* the most slabs that the nodes of the start can give */
-        /* Pages of guest-physical space that no memory node of the start can take. */
+        /* pages of guest-physical space that no memory node of the start can take */
         uint64_t memory_room;
-        /* Guards the rest, CONTROL->slabs and nslabs, and what every node has leased.  Taken before
-         * the lock of the tree.  "With the locks held": with both. */
+        /* The lease lock.  Guards the rest, CONTROL->slabs and nslabs, and of each node how much it
+         * has leased.  Taken before the lock of the tree.  "With the locks held": with both. */
         pthread_mutex_t lock;
         struct tree tree;
         /* there is a tree.  The first lease makes it, so a program that fits its cache has none. */
@@ -38,53 +38,57 @@ struct sequence {
         int inherited;
         struct cutter cutter;
 };
-extern struct sequence seq;
+extern struct leases leases;
 
 static inline struct tree_common *slabs_common(void)
 {
-        return (struct tree_common *)seq.tree.units;
+        return tree_common(leases.tree.units);
 }
-/* Nodes that are to be left: a set. */
-static inline uint64_t slabs_leaving(void) { return atomic_load(&slabs_common()->leaving); }
-static inline bool is_leaving(const struct far_node *n) { return slabs_leaving() >> n->index & 1; }
+/* Nodes that are draining, or were drained: a set. */
+static inline uint64_t slabs_draining(void) { return atomic_load(&slabs_common()->draining); }
+static inline bool is_draining(const struct far_node *n)
+{
+        return slabs_draining() >> n->index & 1;
+}
 /* Do bits say which places of slab i have a page? */
 static inline bool places_have_bits(uint32_t i)
 {
-        return atomic_load(&tree_map(seq.tree.units, i)->places) > 0;
+        return atomic_load(&tree_map(leases.tree.units, i)->places) > 0;
 }
 
 /* --- slabs.c --- */
 /* The most pages, of at most n->pages, that `count` slabs can hold. */
 uint64_t slabs_pages(const struct far_node *n, uint32_t count);
-/* Copies what the nodes have given from the tree, and to it.  With the locks held. */
+/* Copies from the tree how much each node has leased, and to the tree.  With the locks held. */
 void slabs_pull(void);
 void slabs_push(void);
-/* Makes or joins the tree, with seq.lock held.  0, or -errno with a message. */
+/* Makes or joins the tree.  With the lease lock held.  0, or -errno with a message. */
 int slabs_start(void);
 /* This process has become a member of the tree.  Nodes know it by its birth.  The first process of
- * a tree has connected before there is a tree, as the member that it is now (far_node_open()). */
+ * a tree has connected before there was a tree, under the number that it has now
+ * (far_node_open()). */
 void slabs_is_member(void);
-/* As nodes know this process. */
+/* The number by which nodes know this process. */
 uint64_t slabs_own_member(void);
 
 /* --- places.c --- */
-/* Nodes that do not answer at present, or were left: a set.  A copy on one of them would be wanting
+/* Nodes that do not answer at present, or were drained: a set.  A copy on a drained node would lack
  * for good. */
 uint64_t slabs_down(void);
-/* Leases `pages` pages of a node, for the next place of a slab, which place_add() makes one.
- * False: it has no more, or does not answer. */
+/* Leases `pages` pages of a node for the next place of a slab, which counts after place_add().
+ * False: the node has no more, or does not answer. */
 bool place_lease(struct vm *vm, struct far_node *n, uint32_t pages, struct slab *s,
                  struct far_slab *f);
-/* Release: the I/O side sees what is in place[places]. */
+/* Release: the I/O side sees the content of place[places]. */
 void place_add(struct far_slab *f);
-/* Of a slab of remote nodes: are so many copies enough?  0; -ENOSPC with a message. */
+/* Are `count` copies enough for slab i, which is on remote nodes?  0; -ENOSPC with a message. */
 int places_check(uint32_t i, unsigned count);
 /* Puts slab i, with all its places, in the list of the tree. */
 void places_list(uint32_t i, const struct slab *s);
 /* A place that another process leased becomes one of this process too.  For plain memory, leasing
- * the same pages again maps them. */
+ * those pages once more maps them. */
 int place_use(struct vm *vm, uint32_t i, struct slab *s);
-/* The node will not give what it had, or has not answered for --timeout. */
+/* The node will not give back its pages, or has not answered for --timeout. */
 bool place_is_gone(const struct far_node *n, int64_t now);
 /* With the locks held.  True: the slab has one more place, without any page yet. */
 bool place_add_copy(struct vm *vm, uint32_t i);
@@ -95,7 +99,7 @@ bool place_add_copy(struct vm *vm, uint32_t i);
 void moves_look(struct vm *vm);
 
 /* --- slabs_more.c --- */
-/* With the locks held: nodes that other processes found to be served again. */
+/* Takes over nodes that other processes found to be served again.  With the locks held. */
 void slabs_learn(void);
 
 #endif

@@ -3,8 +3,8 @@
  */
 #include <stdio.h>
 #include "abi_control.h"
+#include "far/drain.h"
 #include "far/far.h"
-#include "far/leave.h"
 #include "far/meter.h"
 #include "far/repair.h"
 #include "far/scrub.h"
@@ -129,9 +129,9 @@ static void add_state(struct stats *s, const struct far_node *n, const char *num
 {
         static const struct stats_kind kind = {
                 .key = "node.%.state", .type = STATS_TEXT, .label = "node", .title = "state",
-                .help = "Whether a node is used, is to be left, was left, or is lost",
+                .help = "Whether a node is used, is draining, is drained, or is lost",
         };
-        const char *state = leave_state(n);
+        const char *state = drain_state(n);
 
         stats_text(s, &kind, number, state ? state : n->lost ? "lost" : "used", false);
 }

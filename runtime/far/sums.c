@@ -4,10 +4,11 @@
  */
 #include "far/sums.h"
 
-/* What PIECE_SIZE bytes of zeroes make of a sum: by each of its four bytes, to be added (xor). */
+/* The sum that PIECE_SIZE bytes of zeroes make of a begun sum: by each of its four bytes, to be
+ * added (xor). */
 static uint32_t by_zeroes[4][256];
 
-/* A sum is linear, so 32 of them tell all. */
+/* A sum is linear, so the sums of 32 single bits give the whole table. */
 static void make_table(far_sum_fn *sum)
 {
         static const char zeroes[PIECE_SIZE];
@@ -28,8 +29,8 @@ static uint32_t join(uint32_t begun, const uint32_t *piece, unsigned n)
         return begun;
 }
 
-/* Slots have 30 bits.  The complement: else a page of zeroes in slot 0 had the sum 0, as one that
- * nobody ever summed. */
+/* Slots have 30 bits.  The complement: else a page of zeroes in slot 0 would have the sum 0, as a
+ * slot that was never written. */
 static uint32_t seed(uint64_t slot) { return ~(uint32_t)slot; }
 
 /* Sets piece[PIECES] and returns the sum of all. */

@@ -1,14 +1,14 @@
 /*
- * The sums of far pages and of their pieces: where they are kept, and what they say.
+ * The sums of far pages and of their pieces: where they are kept, and how they are compared.
  *
- * Each slot has the sum of its page, begun with the slot's number: so a page that belongs elsewhere
- * does not fit either.  A slot may have the sums of its page's pieces too, each begun with 0, for
+ * Each slot has the sum of its page, begun with the slot's number: so a page of another slot does
+ * not fit either.  A slot may have the sums of its page's pieces too, each begun with 0, for
  * reads of a part.
  *
  * [I] Sums of pieces are believed only if together they make the sum of the page.  Since a sum is
  * linear, that can be computed without the page.  So nothing says whether a slot has them, and no
- * order is kept between their stores and anything else: those that an older page left there, that
- * a killed process stored in part, or that belong to another slot, do not make that sum.
+ * order is kept between their stores and other accesses: sums of an older page, sums that a killed
+ * process stored in part, or sums of another slot, do not make that sum.
  *
  * Called by one thread of a process at a time.
  */
@@ -27,7 +27,7 @@ struct sums {
         far_sum_fn *sum;
 };
 
-/* Pieces of a page, by their bytes, and what their sum is if they are right. */
+/* Pieces of a page, by their bytes, and the sum that they have if they are right. */
 struct sum_of_part {
         uint16_t offset, len;
         uint32_t sum;
@@ -41,7 +41,7 @@ void sums_store(const struct sums *s, uint64_t slot, const void *page, bool piec
 
 /* Is this the page? */
 bool sums_fit(const struct sums *s, uint64_t slot, const void *page);
-/* The same, and if it is, the sums of its pieces are stored. */
+/* As sums_fit(), and stores the sums of the pieces if the page fits. */
 bool sums_learn(const struct sums *s, uint64_t slot, const void *page);
 /* Which pieces are to be read for the bytes [offset, offset + len).  False: the whole page is,
  * because they are all of it, or because the slot has no sums of its page's pieces. */

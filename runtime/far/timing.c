@@ -1,3 +1,6 @@
+/*
+ * See timing.h.
+ */
 #include <stdio.h>
 #include "far/timing.h"
 #include "layout.h"

@@ -1,5 +1,5 @@
 /*
- * Memory nodes that are to be as slow as one behind a network (latency=, bandwidth=).
+ * Memory nodes that are made as slow as a node behind a network (latency=, bandwidth=).
  */
 #ifndef VMRUN_FAR_TIMING_H
 #define VMRUN_FAR_TIMING_H

@@ -25,7 +25,7 @@ static void *map(int fd, void *at, uint64_t off, uint64_t size)
 {
         void *p = mmap(at, size, PROT_READ | PROT_WRITE,
                        MAP_SHARED | (at ? MAP_FIXED_NOREPLACE : 0), fd, (off_t)off);
-        if (p != MAP_FAILED && at && p != at) { /* a kernel that takes the address as a hint */
+        if (p != MAP_FAILED && at && p != at) { /* an old kernel: the address is a hint */
                 munmap(p, size);
                 errno = EEXIST;
                 p = MAP_FAILED;
@@ -109,7 +109,7 @@ int tree_attach(struct tree *t, int fd, void *units, char *why, size_t n)
             is.magic != MAGIC) {
                 snprintf(why, n,
                          "descriptor %d is not the one of a process tree's slots: start the "
-                         "program anew",
+                         "program again",
                          fd);
                 return -EINVAL;
         }
@@ -120,7 +120,7 @@ int tree_attach(struct tree *t, int fd, void *units, char *why, size_t n)
         if (!known || max_slabs > SLABS_MAX || (uint64_t)st.st_size != tree_size(max_slabs) ||
             seals < 0 || !(seals & F_SEAL_SHRINK)) {
                 snprintf(why, n,
-                         "the program was started by another version of vmrun: start it anew");
+                         "the program was started by another version of vmrun: start it again");
                 return -EPROTO;
         }
         return map_all(t, fd, max_slabs, units, why, n);
@@ -139,10 +139,10 @@ void tree_close(struct tree *t)
 
 /* ---- the lock ---- */
 
-/* A process died while it changed data under the lock.  Leases: slabs published in the list count,
- * and places: one that has bits and is not listed, nobody knows (places.c).  Records: a new one
- * that is half written belongs to a process that never came up, and marks of death and burying can
- * be repeated. */
+/* A process died while it changed data under the lock.  Leases: the slabs and places in the list
+ * count.  A place that has bits and is not listed is known to no process (places.c), so its bits
+ * go.  Records: a new record that is half written belongs to a process that never came up; marks of
+ * death and burying can be repeated. */
 static void mend_head(struct tree *t)
 {
         struct tree_head *h = t->head;
@@ -162,7 +162,7 @@ static void mend_head(struct tree *t)
         }
 }
 
-/* err: the result of an attempt to lock.  False: another process has it. */
+/* err: the result of an attempt to lock.  False: another process has the lock. */
 static bool locked(struct tree *t, int err)
 {
         if (err == EOWNERDEAD) {
@@ -190,7 +190,7 @@ bool tree_lock_within(struct tree *t, unsigned limit_ms)
 }
 
 #ifdef __SANITIZE_THREAD__
-/* The sanitizer does not know that a timedlock that returns EOWNERDEAD has locked; of a trylock it
+/* If timedlock returns EOWNERDEAD, the sanitizer does not know that it has locked; with trylock it
  * does. */
 static int timed_lock(pthread_mutex_t *m, const struct timespec *until)
 {
@@ -208,10 +208,10 @@ static int timed_lock(pthread_mutex_t *m, const struct timespec *until)
 #endif
 
 /*
- * Sleeps in bounds. When the owner of a robust mutex is killed the kernel wakes one waiter; if that
- * one is killed too before it runs, as with a whole group of processes, the others sleep on over a
- * mutex that nobody owns. The bound is of the wall clock: if that is set, one wait is longer or
- * shorter.
+ * Sleeps in bounds.  When the owner of a robust mutex is killed, the kernel wakes one waiter.  If
+ * that waiter is killed too before it runs, as with a whole group of processes, the others sleep on
+ * although no process owns the mutex.  The bound is of the wall clock: if the clock is set, one
+ * wait is longer or shorter.
  */
 void tree_lock(struct tree *t)
 {

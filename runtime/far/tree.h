@@ -27,12 +27,12 @@ struct tree_slab {
         _Atomic uint32_t places;        /* of a slab that is listed, stored with release */
         struct tree_place place[FAR_PLACES];
 };
-/* What a node has given so far; the same as in struct far_node. */
+/* Leases of a node so far, as in struct far_node. */
 struct tree_node {
         uint64_t pages, leased;
         uint32_t slabs, slab_most;
-        /* Of a node that was left and is served again, which a process of the tree has found: the
-         * number, plus 1, of the one that it was; and how to join its lease. */
+        /* Of a node that a process of the tree has found served again, after it was drained or
+         * lost: its former number, plus 1; and how to join its lease. */
         uint32_t again;
         struct far_kept_node kept;
 };
@@ -41,12 +41,13 @@ struct tree_node {
 struct tree_record {
         enum { RECORD_FREE, RECORD_USED, RECORD_DEAD } state;
         int32_t pid;                    /* for messages; 0: not up yet, so it sent nothing */
-        /* it is about to end; LEAVE_STILL: and no write of its own is under way; LEAVE_EXEC: the
-         * same, since it executes another program, but it stays if that fails */
+        /* LEAVE_SOON: the process is about to end.  LEAVE_STILL: and no write of its own is under
+         * way.  LEAVE_EXEC: as LEAVE_STILL, since the process executes another program; it stays if
+         * that fails. */
         enum { LEAVE_NOT, LEAVE_SOON, LEAVE_STILL, LEAVE_EXEC } leaving;
-        /* RECORD_DEAD: every node that can has ended its connections, for good */
+        /* RECORD_DEAD: all nodes that can have ended the process's connections, for good */
         bool cut;
-        uint64_t birth;                 /* counts up from 1; never given again */
+        uint64_t birth;                 /* counts up from 1; no two processes have one */
 };
 
 /* The first part of the file. */
@@ -54,16 +55,15 @@ struct tree_head {
         uint64_t magic;
         uint32_t version;               /* ABI_VERSION, and with it the size of everything */
         uint32_t nnodes;
-        /* robust; guards the fields below.  Its owner may die: tree_lock() then repairs what it
-         * left */
+        /* Robust; guards the fields below.  If its owner dies, tree_lock() mends them. */
         pthread_mutex_t lock;
-        uint32_t max_slabs;             /* the file has room for so many; constant */
+        uint32_t max_slabs;             /* for which the file has room; constant */
         uint32_t nslabs;                /* slab entries below it do not change any more */
         uint64_t births;
-        uint64_t told;                  /* births up to here: nodes know which of them ended */
+        uint64_t told;                  /* nodes know which processes ended, of births up to here */
         uint64_t silences;              /* how often a node was silent when it was to cut */
-        /* By node in tree_common.uncut: the last of these.  A list of the dead that was made later
-         * has all who were buried without it. */
+        /* By node in tree_common.uncut: `silences` after its last one.  A list of the dead that was
+         * made later has all processes that were buried without the node. */
         uint64_t untold[NODES_MAX];
         struct tree_node node[NODES_MAX];
         struct tree_record record[TREE_PROCESSES];
@@ -99,10 +99,10 @@ static inline struct slot_pieces *slot_pieces(struct slot_pieces *pieces, uint64
 /* A process's view. */
 struct tree {
         /* Private, and mapped.  All processes of the tree have this file description, so no lock is
-         * held through it; but it is asked who is alive. */
+         * held through it; but the locks of others are asked for through it. */
         int fd;
-        /* Private: the description that keeps this process alive; -1: it has no number, or /proc is
-         * not there, and with it no other process. */
+        /* Private: the description that keeps this process alive; -1: the process has no number, or
+         * there is no /proc, and so no other process. */
         int life;
         uint32_t self;                  /* this process's number; TREE_PROCESSES: it has none yet */
         struct tree_head *head;
@@ -122,44 +122,45 @@ int tree_make(struct tree *t, uint32_t max_slabs, void *units, char *why, size_t
 int tree_attach(struct tree *t, int fd, void *units, char *why, size_t n);
 void tree_close(struct tree *t);
 
-/* May wait as long as another process takes to lease a slab.  If that process dies meanwhile, this
- * is noticed. */
+/* May wait as long as another process takes to lease a slab, or until that process dies. */
 void tree_lock(struct tree *t);
 /* False: another process has it for longer than limit_ms. */
 bool tree_lock_within(struct tree *t, unsigned limit_ms);
 void tree_unlock(struct tree *t);
-/* Lets others have the lock for a moment: who takes it again at once would keep it from them. */
+/* Lets other processes have the lock for a moment; if a process unlocks and locks at once, they do
+ * not get it. */
 void tree_yield(struct tree *t);
 
 /* --- lives and deaths (tree_life.c) --- */
 
 /* Gives this process a number.  -EAGAIN: all are in use. */
 int tree_join(struct tree *t);
-/* Before fork, or for the program that this process executes: a number, which has left the nodes
- * that this process has, and its descriptor.  [I] Until tree_child_left() this process makes no
- * other child: it would have that descriptor too, and keep the number alive.  -EAGAIN: all are in
- * use. */
+/* Before fork, or for the program that this process executes: a number and its descriptor.  Nodes
+ * that are drained for this process are drained for that number.  [I] Until tree_child_left() this
+ * process makes no other child: it would have that descriptor too, and keep the number alive.
+ * -EAGAIN: all are in use. */
 int tree_child(struct tree *t, struct tree_child *c);
-/* In the child, or in the program, which has inherited the descriptor: it has that number from now
- * on.  Before anything else: until then a child keeps its parent alive. */
+/* In the child, or in the program, which has inherited the descriptor: takes that number.  Before
+ * anything else: until then a child keeps its parent alive. */
 void tree_be_child(struct tree *t, const struct tree_child *c);
 /* In the parent: the child was made, or will not be; or the execve has failed. */
 void tree_child_left(const struct tree_child *c);
 /* Before a child is made that shares this memory: a number for the program that it executes, or
- * -errno.  It needs no descriptor, which other children would have too: what keeps this process
- * alive keeps it, and that child has that as well. */
+ * -errno.  The number needs no descriptor, which other children would have too: the descriptor that
+ * keeps this process alive keeps the number as well, and that child has it. */
 int tree_expect(struct tree *t);
-/* In that child, when it executes the program.  Takes no lock, as it may be killed at any time. */
+/* In that child, when it executes the program.  Takes no lock, as the child may be killed at any
+ * time. */
 struct tree_child tree_expected(const struct tree *t, int number);
 /* The child has executed the program, or has ended. */
 void tree_expect_end(const struct tree *t, int number);
 
-/* Notices who has died, and buries the dead, for some milliseconds only: those that are left, or a
- * part of one, are buried when it is called again.  Returns how many slots became free.  If a slab
- * is remote, the last writes of a dead process may still be on their way to its slots: it is left
- * alone until it has been cut off, unless it had said that none is under way. */
+/* Notices which processes have died, and buries the dead, for some milliseconds only: the next call
+ * goes on.  Returns how many slots became free.  If a slab is remote, the last writes of a dead
+ * process may still be on their way to its slots: it is buried only after it was cut off, unless it
+ * had said that none is under way. */
 uint64_t tree_mend_locked(struct tree *t);
-/* It has not come to the end. */
+/* tree_mend_locked() has not come to the end. */
 bool tree_unburied_locked(const struct tree *t);
 
 /*
@@ -172,28 +173,29 @@ struct tree_dead {
         unsigned n;
         struct far_range range[TREE_PROCESSES + 1];
 };
-/* There are processes to be cut off: some whose slots are wanted, or very many. */
+/* There are processes to be cut off.  wanted: their slots are needed; else only if they are very
+ * many. */
 bool tree_uncut_locked(struct tree *t, bool wanted);
 /* All processes that ever were and are not alive. */
 void tree_dead_locked(const struct tree *t, struct tree_dead *d);
 /* silent: nodes that have not answered, and whose pages have copies elsewhere: a set. */
 void tree_cut_locked(struct tree *t, const struct tree_dead *d, uint64_t silent);
-/* This process executes another program, and no write of it is under way; false: the execution has
- * failed. */
+/* This process executes another program, and no write of its own is under way; false: the execution
+ * has failed. */
 void tree_leaves(struct tree *t, bool leaves);
 /* This process is about to end; still: none of its writes is under way any more.  True: all others
  * have ended or are about to.  False also if that cannot be found out within limit_ms. */
 bool tree_leave(struct tree *t, bool still, unsigned limit_ms);
 /* True: there is no other process, neither alive nor dead and not yet buried.  tree_alone() buries
- * what can be, as long as that takes. */
+ * all that can be, as long as that takes. */
 bool tree_alone(struct tree *t);
 bool tree_alone_locked(const struct tree *t);
 
 /* --- slots held by several processes (tree_hold.c) --- */
 
-/* For fork, while no vCPU of this process runs: the child holds these slots too.  This process
- * holds them, and they are never written again.  -EINVAL: this process does not hold one of the
- * slots; -EEXIST: the child already holds it.  The slots before that one are shared. */
+/* For fork, while no vCPU of this process runs: the child comes to hold slots that this process
+ * holds.  They are never written again.  -EINVAL: this process does not hold one of the slots;
+ * -EEXIST: the child already holds it.  The slots before that one are shared. */
 int tree_share(struct tree *t, uint32_t child, const uint64_t *slots, size_t n);
 /* Releases shared slots; the last holder frees them.  -EINVAL: this process does not hold one of
  * the slots; the others are released. */
@@ -202,9 +204,9 @@ int tree_release(struct tree *t, const uint64_t *slots, size_t n);
 bool tree_shares(const struct tree *t, uint64_t slot);
 /* How many slots of a chunk this process holds together with others. */
 uint64_t tree_shared_in(const struct tree *t, uint32_t slab, uint32_t chunk);
-/* Releases what process p holds; adds to *freed how many slots became free.  p is dead, or is this
- * process with no vCPU running.  False: it is `until`, by now_ms(), and there is more.  May be
- * repeated, also if another process stopped in the middle. */
+/* Releases all slots of process p; adds to *freed how many became free.  p is dead, or is this
+ * process with no vCPU running.  False: it is `until`, by now_ms(), and p holds more.  May be
+ * repeated, also after another process stopped in the middle. */
 bool tree_bury(struct tree *t, uint32_t p, int64_t until, uint64_t *freed);
 
 #endif

@@ -12,13 +12,14 @@
  *   While q looks, p shares the slot with c and then releases it, and q has read c's bit before and
  *   p's bit after.  So p, too, leaves AGAIN: after it set c's bit and before it clears its own.
  *
- * Who buries a process looks at 64 slots at a time, so that each process's bits are read once for
- * them.
+ * A process that buries another looks at 64 slots at a time, so each process's bits are read once
+ * for all of them.
  *
- * A slot that is DUE stays so in all its states, and is retired where another would be free.
+ * A slot that is DUE stays DUE in all its states, and is retired where another slot would become
+ * free.
  *
  * All accesses are sequentially consistent: each step orders a process's own store before its load
- * of what another process stores.
+ * of a word that another process stores.
  */
 #include <errno.h>
 #include "common/clock.h"
@@ -26,7 +27,7 @@
 
 static struct tree_process *counts(struct tree *t, uint32_t p)
 {
-        return &((struct tree_common *)t->units)->process[p];
+        return &tree_common(t->units)->process[p];
 }
 
 static _Atomic uint64_t *bits_of(struct tree *t, uint32_t p, uint64_t slot)
@@ -41,7 +42,7 @@ static uint64_t bit_of(uint64_t slot) { return 1ull << (slot % 64); }
 static uint64_t held_of(struct tree *t, uint64_t first, uint64_t set)
 {
         struct slab_map *map = tree_map(t->units, slot_slab(first));
-        uint32_t n = atomic_load(&((struct tree_common *)t->units)->numbers);
+        uint32_t n = atomic_load(&tree_common(t->units)->numbers);
         uint64_t held = 0;
 
         for (uint32_t p = 0; p < n && set & ~held; p++)
@@ -71,8 +72,8 @@ bool tree_shares(const struct tree *t, uint64_t slot)
                (atomic_load(bits_of((struct tree *)t, t->self, slot)) & bit_of(slot));
 }
 
-/* The word is CHECK of this process.  True: it is not any more; then *freed is one more if the slot
- * is free now.  False: its holders must be read again. */
+/* The word is CHECK of this process.  True: the check has ended, and *freed is one more if the slot
+ * is free now.  False: the slot's holders must be read again. */
 static bool end_check(struct tree *t, uint64_t slot, bool held, uint64_t *freed)
 {
         slot_word_t *word = slot_word(t->units, slot);
@@ -126,8 +127,8 @@ static bool begin_check(struct tree *t, uint64_t slot)
                                                            (uint16_t)(seen | SLOT_AGAIN)))
                                 return false;
                 } else {
-                        /* freed by another process, and maybe taken since; or its checker will look
-                         * again anyway */
+                        /* Another process has freed the slot, and it may have been taken since; or
+                         * the process that checks will look again anyway. */
                         return false;
                 }
         }
@@ -160,7 +161,7 @@ static int share_one(struct tree *t, uint32_t child, uint64_t slot)
                 atomic_fetch_or(bits_of(t, t->self, slot), bit_of(slot));
                 atomic_fetch_sub(&counts(t, t->self)->owned, 1);
                 atomic_fetch_add(&counts(t, t->self)->shared, 1);
-                /* no write is under way: nobody else changes the word */
+                /* No write is under way, so no other thread changes the word. */
                 atomic_store(word, (uint16_t)(SLOT_SHARED | (seen & SLOT_DUE)));
         } else {
                 disturb_check(word);
@@ -196,20 +197,20 @@ int tree_release(struct tree *t, const uint64_t *slots, size_t n)
         return err;
 }
 
-/* Writes of a process that is buried may still arrive at these nodes: what they have of its slots
- * is not read again. */
+/* Writes of the process that is buried may still arrive at nodes in `uncut`: their copies of its
+ * slots are not read again. */
 static void spoil_copies(struct tree *t, uint64_t slot)
 {
         const struct tree_slab *s = &t->head->slab[slot_slab(slot)];
         struct slab_map *map = tree_map(t->units, slot_slab(slot));
-        uint64_t uncut = atomic_load(&((struct tree_common *)t->units)->uncut);
+        uint64_t uncut = atomic_load(&tree_common(t->units)->uncut);
 
         for (uint32_t k = 0; uncut && k < atomic_load(&map->places); k++)
                 if (uncut >> s->place[k].node & 1)
                         atomic_fetch_and(&map->good[k][slot_page(slot) / 64], ~bit_of(slot));
 }
 
-/* p died during its check, or burying another: the check is finished in its place. */
+/* p died during its check, or while it buried another process: this process finishes the check. */
 static bool take_check_over(struct tree *t, uint32_t p, uint64_t slot)
 {
         slot_word_t *word = slot_word(t->units, slot);
@@ -249,7 +250,7 @@ static uint64_t bury_64(struct tree *t, uint32_t p, uint64_t first)
         if (had)
                 atomic_fetch_and(bits_of(t, p, first), ~had);
         /* p, or a process that was burying it, may have died after p's bit was cleared and before
-         * the check for other holders: so those are looked at whose bit p does not have. */
+         * the check for other holders.  So slots that no process holds are checked, too. */
         uint64_t look = had | (shared & ~held_of(t, first, shared & ~had));
         for (uint64_t left = shared; left; left &= left - 1) {
                 unsigned i = (unsigned)__builtin_ctzll(left);
@@ -270,14 +271,14 @@ static uint64_t bury_chunk(struct tree *t, uint32_t p, uint32_t slab, uint32_t c
         for (uint64_t s = first; s < first + CHUNK_PAGES; s += 64)
                 freed += bury_64(t, p, s);
         atomic_compare_exchange_strong(&map->chunk[chunk], &claimed, CHUNK_OPEN);
-        /* for the slots above, and for the one that it freed last */
+        /* for the slots above, and for the slot that p freed last */
         chunk_reopen(map, chunk);
-        /* [I] Last: until then who buries p looks here again. */
+        /* [I] Last: until then a process that buries p looks here again. */
         atomic_fetch_and(&map->touched[p][chunk / 64], ~(1ull << chunk % 64));
         return freed;
 }
 
-/* Time is looked at after each chunk: at least one is buried. */
+/* Looks at the time after each chunk, so at least one is buried. */
 static bool bury_slab(struct tree *t, uint32_t p, uint32_t slab, int64_t until, uint64_t *freed)
 {
         _Atomic uint64_t *touched = tree_map(t->units, slab)->touched[p];
@@ -301,8 +302,8 @@ bool tree_bury(struct tree *t, uint32_t p, int64_t until, uint64_t *freed)
                         return false;
         atomic_store(&counts(t, p)->owned, 0);
         atomic_store(&counts(t, p)->shared, 0);
-        /* It is cut off: rule 5. */
+        /* p is cut off: rule 5. */
         atomic_store(&counts(t, p)->unfenced, 0);
-        atomic_compare_exchange_strong(&((struct tree_common *)t->units)->repairer, &repairer, 0);
+        atomic_compare_exchange_strong(&tree_common(t->units)->repairer, &repairer, 0);
         return true;
 }

@@ -1,19 +1,19 @@
 /*
- * See tree.h: which processes of a tree are alive, and what becomes of those that are not.
+ * See tree.h: the lives of the processes of a tree, and the burial of the dead.
  *
  * A process is alive as long as its byte of the file is locked (F_OFD_SETLK, F_RDLCK).  The lock
- * belongs to a file description that only this process has: it was opened for it, before it was
- * there, and passed to it by fork or execve.  So the process is alive from its first instruction
- * on; the kernel drops the lock when the last thread has ended, and none of its code runs any more
- * when others notice.
+ * belongs to a file description that only this process has: the description was opened before the
+ * process existed, and passed to it by fork or execve.  So the process is alive from its first
+ * instruction on.  The kernel drops the lock when the last thread has ended, and none of its code
+ * runs any more when others notice.
  *
  * [I] The description of a process is never mapped, for a mapping is inherited and keeps it open.
  * Its descriptor closes at execve, unless it is the next program's; a forked child closes its
- * parent's.  A child that shares this memory has it as well, so a process is alive as long as one
- * runs in its memory.
+ * parent's.  A child that shares this memory has the descriptor as well, so a process is alive as
+ * long as some process runs in its memory.
  *
- * Unlike a process's own locks (F_SETLK), these survive that somebody opens and closes the file,
- * as a program does that reads all of /proc/PID/fd.
+ * Unlike a process's own locks (F_SETLK), these locks stay when a program opens and closes the
+ * file, as it does if it reads all of /proc/PID/fd.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,10 +24,8 @@
 #include "far/memfd.h"
 #include "far/tree.h"
 
-/* With the lock held, which others may wait for. */
+/* The longest time for burying, as other processes may wait for the lock. */
 #define BURY_MS 10
-
-static struct tree_common *common(const struct tree *t) { return (struct tree_common *)t->units; }
 
 static struct flock byte(short type, uint32_t p)
 {
@@ -41,8 +39,9 @@ static int lock_byte(int life, short type, uint32_t p)
         return fcntl(life, F_OFD_SETLK, &l) == 0 ? 0 : -errno;
 }
 
-/* Asked through the description that is mapped: own locks do not conflict.  If the kernel reports
- * an error, it counts as alive: a wrong guess then costs space, the opposite would cost data. */
+/* Asks through the description that is mapped: locks of one description do not conflict.  If the
+ * kernel reports an error, the process counts as alive: that guess may cost space, the opposite
+ * could cost data. */
 static bool is_alive(const struct tree *t, uint32_t p)
 {
         struct flock l = byte(F_WRLCK, p);
@@ -50,9 +49,9 @@ static bool is_alive(const struct tree *t, uint32_t p)
         return p == t->self || fcntl(t->fd, F_OFD_GETLK, &l) != 0 || l.l_type != F_UNLCK;
 }
 
-/* life: the descriptor that keeps it alive.  left: nodes that the process has left
- * (far/leave.h). */
-static int take_free_number(struct tree *t, int life, uint64_t left)
+/* life: the descriptor that keeps the process alive.  drained: nodes that are drained for it
+ * (far/drain.h). */
+static int take_free_number(struct tree *t, int life, uint64_t drained)
 {
         struct tree_head *h = t->head;
         uint32_t p = 0;
@@ -61,38 +60,38 @@ static int take_free_number(struct tree *t, int life, uint64_t left)
                 p++;
         if (p == TREE_PROCESSES)
                 return -EAGAIN;
-        /* First the lock, then the record: a number in use whose byte is not locked means a dead
-         * process. */
+        /* First the lock, then the record: if a number is in use and its byte is not locked, the
+         * process is dead. */
         int err = life < 0 ? 0 : lock_byte(life, F_RDLCK, p);
         if (err)
                 return err;
-        if (p >= atomic_load(&common(t)->numbers))
-                atomic_store(&common(t)->numbers, p + 1);
-        atomic_store(&common(t)->process[p].asked, 0);
-        atomic_store(&common(t)->process[p].left, left);
+        if (p >= atomic_load(&tree_common(t->units)->numbers))
+                atomic_store(&tree_common(t->units)->numbers, p + 1);
+        atomic_store(&tree_common(t->units)->process[p].asked, 0);
+        atomic_store(&tree_common(t->units)->process[p].drained, drained);
         h->record[p] = (struct tree_record){ .state = RECORD_USED, .birth = ++h->births };
         return (int)p;
 }
 
-/* Buries all that can be, and lets others have the lock in between. */
+/* Buries all processes that can be, and lets others have the lock in between. */
 static void mend_all(struct tree *t)
 {
         while (tree_mend_locked(t), tree_unburied_locked(t))
                 tree_yield(t);
 }
 
-/* Some of the dead are buried on the way: all only if their numbers are needed. */
-static int take_number(struct tree *t, int life, uint64_t left)
+/* Buries some of the dead on the way; all of them only if their numbers are needed. */
+static int take_number(struct tree *t, int life, uint64_t drained)
 {
         tree_mend_locked(t);
-        int p = take_free_number(t, life, left);
+        int p = take_free_number(t, life, drained);
         if (p != -EAGAIN)
                 return p;
         mend_all(t);
-        return take_free_number(t, life, left);
+        return take_free_number(t, life, drained);
 }
 
-/* Without /proc the first process goes without a lock: it can have no children, so nobody asks. */
+/* Without /proc the first process goes without a lock: it can have no children that would ask. */
 int tree_join(struct tree *t)
 {
         int life = memfd_again(t->fd);
@@ -112,11 +111,11 @@ int tree_join(struct tree *t)
         return p < 0 ? p : 0;
 }
 
-/* It is born without what this process has left. */
+/* For the child, too, the nodes are drained that are drained for this process. */
 static int number_of_child(struct tree *t, int life)
 {
         tree_lock(t);
-        int p = take_number(t, life, atomic_load(&common(t)->process[t->self].left));
+        int p = take_number(t, life, atomic_load(&tree_common(t->units)->process[t->self].drained));
         tree_unlock(t);
         return p;
 }
@@ -176,7 +175,7 @@ static bool any_remote(const struct tree_head *h)
         return false;
 }
 
-/* None of its writes can arrive any more, but for slots that are DUE. */
+/* No write of the process can arrive any more, but in slots that are DUE. */
 static bool is_harmless(const struct tree_record *r)
 {
         return r->leaving >= LEAVE_STILL || r->cut || r->pid == 0;
@@ -191,7 +190,7 @@ static bool can_be_buried(const struct tree *t, uint32_t p)
 
 bool tree_unburied_locked(const struct tree *t)
 {
-        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
+        for (uint32_t p = 0, n = atomic_load(&tree_common(t->units)->numbers); p < n; p++)
                 if (can_be_buried(t, p))
                         return true;
         return false;
@@ -210,7 +209,7 @@ static bool bury(struct tree *t, uint32_t p, int64_t until, uint64_t *freed)
 
 uint64_t tree_mend_locked(struct tree *t)
 {
-        const uint32_t n = atomic_load(&common(t)->numbers);
+        const uint32_t n = atomic_load(&tree_common(t->units)->numbers);
         const int64_t until = now_ms() + BURY_MS;
         struct tree_record *record = t->head->record;
         uint64_t freed = 0;
@@ -230,9 +229,9 @@ uint64_t tree_mend_locked(struct tree *t)
         return freed;
 }
 
-/* Nodes remember who connected until they are told of the end, so they are told now and then. */
+/* Births since nodes were last told of the dead: they remember each member until then. */
 #define UNTOLD_MOST 1024
-/* Dead processes whose slots nobody wants yet: they also hold numbers. */
+/* Dead processes that are not cut off, while no process needs their slots: they hold numbers. */
 #define UNCUT_MOST  64
 
 bool tree_uncut_locked(struct tree *t, bool wanted)
@@ -242,10 +241,10 @@ bool tree_uncut_locked(struct tree *t, bool wanted)
 
         if (!any_remote(h))
                 return false;
-        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
+        for (uint32_t p = 0, n = atomic_load(&tree_common(t->units)->numbers); p < n; p++)
                 uncut += h->record[p].state == RECORD_DEAD && !h->record[p].cut;
-        /* Nodes that were silent when the buried were cut off may answer now. */
-        if (wanted && atomic_load(&common(t)->uncut))
+        /* Nodes that were silent when processes were cut off and buried may answer now. */
+        if (wanted && atomic_load(&tree_common(t->units)->uncut))
                 return true;
         return uncut > (wanted ? 0 : UNCUT_MOST) || h->births - h->told > UNTOLD_MOST;
 }
@@ -262,10 +261,10 @@ void tree_dead_locked(const struct tree *t, struct tree_dead *d)
         uint64_t alive[TREE_PROCESSES + 1], before = 0;
         unsigned n = 0;
 
-        for (uint32_t p = 0, most = atomic_load(&common(t)->numbers); p < most; p++)
+        for (uint32_t p = 0, most = atomic_load(&tree_common(t->units)->numbers); p < most; p++)
                 if (h->record[p].state == RECORD_USED)
                         alive[n++] = h->record[p].birth;
-        alive[n++] = h->births + 1;     /* nobody yet: the end */
+        alive[n++] = h->births + 1;     /* of no process yet: the end */
         qsort(alive, n, sizeof(alive[0]), by_birth);
         d->silences = h->silences;
         d->n = 0;
@@ -282,7 +281,8 @@ static bool is_in(const struct tree_dead *d, uint64_t birth)
         return false;
 }
 
-/* Which nodes have answered the list of the dead that was made after so many silences. */
+/* Notes which nodes have answered the list of the dead.  silences: h->silences when the list was
+ * made. */
 static void note_silent(struct tree *t, uint64_t silences, uint64_t silent)
 {
         struct tree_head *h = t->head;
@@ -291,10 +291,10 @@ static void note_silent(struct tree *t, uint64_t silences, uint64_t silent)
         for (unsigned n = 0; n < NODES_MAX; n++) {
                 uint64_t bit = 1ull << n;
                 if (silent & bit) {
-                        atomic_fetch_or(&common(t)->uncut, bit);
+                        atomic_fetch_or(&tree_common(t->units)->uncut, bit);
                         h->untold[n] = h->silences;
                 } else if (silences >= h->untold[n]) {
-                        atomic_fetch_and(&common(t)->uncut, ~bit);
+                        atomic_fetch_and(&tree_common(t->units)->uncut, ~bit);
                 }
         }
 }
@@ -303,20 +303,20 @@ void tree_cut_locked(struct tree *t, const struct tree_dead *d, uint64_t silent)
 {
         struct tree_head *h = t->head;
 
-        /* Before anything is buried. */
+        /* Before any process is buried. */
         if (d->n)
                 note_silent(t, d->silences, silent);
-        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
+        for (uint32_t p = 0, n = atomic_load(&tree_common(t->units)->numbers); p < n; p++)
                 if (h->record[p].state == RECORD_DEAD && is_in(d, h->record[p].birth))
                         h->record[p].cut = true;
         if (d->n && d->range[d->n - 1].last > h->told)
                 h->told = d->range[d->n - 1].last;
 }
 
-/* Of this process: writes may still arrive at nodes that missed them (copies.h). */
+/* Writes of this process may still arrive at nodes that missed them (copies.h). */
 static bool gave_up_writes(const struct tree *t)
 {
-        return atomic_load(&common(t)->process[t->self].unfenced) != 0;
+        return atomic_load(&tree_common(t->units)->process[t->self].unfenced) != 0;
 }
 
 void tree_leaves(struct tree *t, bool leaves)
@@ -341,7 +341,7 @@ bool tree_leave(struct tree *t, bool still, unsigned limit_ms)
                 return false;
         bool last = true;
         h->record[t->self].leaving = still && !gave_up_writes(t) ? LEAVE_STILL : LEAVE_SOON;
-        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
+        for (uint32_t p = 0, n = atomic_load(&tree_common(t->units)->numbers); p < n; p++)
                 last &= p == t->self || h->record[p].state != RECORD_USED || ends(&h->record[p]) ||
                         !is_alive(t, p);
         tree_unlock(t);
@@ -359,7 +359,7 @@ bool tree_alone(struct tree *t)
 
 bool tree_alone_locked(const struct tree *t)
 {
-        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
+        for (uint32_t p = 0, n = atomic_load(&tree_common(t->units)->numbers); p < n; p++)
                 if (p != t->self && t->head->record[p].state != RECORD_FREE)
                         return false;
         return true;

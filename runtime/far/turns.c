@@ -1,9 +1,9 @@
 /*
  * See turns.h.
  *
- * [I] A thread is in the list only while another one polls.  That one looks at the words of all in
- * the list after each step, and gives the work to the first in the list when it ends.  So what a
- * thread waits for is looked at as long as it waits, however long others wait for theirs.
+ * [I] A thread is in the list only while another thread polls.  After each step the polling thread
+ * looks at the words of all threads in the list; when it ends, the first in the list polls.  So the
+ * word of a thread is looked at for as long as that thread waits, however long others wait.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,30 +14,31 @@
 struct turn {
         const _Atomic uint32_t *word;
         uint32_t seen;
-        /* futex, on which the thread sleeps.  Stored with release by the thread that polls, so that
-         * the next one sees what it did. */
+        /* Futex, on which the thread sleeps.  Stored with release by the thread that polls, so that
+         * the thread that polls next sees its work. */
         _Atomic uint32_t state;
         struct turn *next;
 };
 enum { TURN_NONE, TURN_LISTED, TURN_OVER, TURN_POLLS };
 
-/* Guards the next three; held for a look at the words. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool polling;
-static struct turn *first;
-static _Atomic bool any;                /* in the list; read without the lock as a hint */
+static struct {
+        pthread_mutex_t lock;           /* guards the rest; held for a look at the words */
+        bool polling;                   /* a thread does the I/O side's work */
+        struct turn *first;             /* the list: the thread that has waited longest */
+        _Atomic bool listed;            /* the list is not empty; read without the lock as a hint */
+} turns = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* A child of vfork has its parent's.  If it is killed in its wait, the parent's next wait begins
- * with what it left. */
-static _Thread_local struct turn mine;
+/* A child of vfork uses its parent's.  If the child is killed in its wait, the parent's next wait
+ * finds the state that the child had. */
+static _Thread_local struct turn my_turn;
 
 static void take_off(struct turn **at, uint32_t state)
 {
         struct turn *t = *at;
 
         *at = t->next;
-        atomic_store(&any, first != NULL);
-        /* From here on the record may be in use for another wait: at worst, that one looks once
+        atomic_store(&turns.listed, turns.first != NULL);
+        /* From here on the record may be in use for another wait: at worst, that thread looks once
          * more. */
         atomic_store_explicit(&t->state, state, memory_order_release);
         word_wake(&t->state, 1);
@@ -45,7 +46,7 @@ static void take_off(struct turn **at, uint32_t state)
 
 static struct turn **place_of(const struct turn *t)
 {
-        struct turn **at = &first;
+        struct turn **at = &turns.first;
 
         while (*at && *at != t)
                 at = &(*at)->next;
@@ -56,32 +57,32 @@ bool turn_begin(const void *word, uint32_t seen)
 {
         uint32_t state;
 
-        pthread_mutex_lock(&lock);
-        if (atomic_load(&mine.state) == TURN_LISTED)
-                take_off(place_of(&mine), TURN_NONE);
-        bool polls = !polling || atomic_load(&mine.state) == TURN_POLLS;
-        mine.word = word;
-        mine.seen = seen;
-        mine.next = NULL;
-        state = polls ? TURN_POLLS : atomic_load(mine.word) == seen ? TURN_LISTED : TURN_OVER;
-        atomic_store(&mine.state, state);
+        pthread_mutex_lock(&turns.lock);
+        if (atomic_load(&my_turn.state) == TURN_LISTED)
+                take_off(place_of(&my_turn), TURN_NONE);
+        bool polls = !turns.polling || atomic_load(&my_turn.state) == TURN_POLLS;
+        my_turn.word = word;
+        my_turn.seen = seen;
+        my_turn.next = NULL;
+        state = polls ? TURN_POLLS : atomic_load(my_turn.word) == seen ? TURN_LISTED : TURN_OVER;
+        atomic_store(&my_turn.state, state);
         if (polls)
-                polling = true;
+                turns.polling = true;
         if (state == TURN_LISTED) {
-                *place_of(NULL) = &mine;
-                atomic_store(&any, true);
+                *place_of(NULL) = &my_turn;
+                atomic_store(&turns.listed, true);
         }
-        pthread_mutex_unlock(&lock);
-        /* the thread that polls ends this, as it ends waits for pages */
-        while ((state = atomic_load_explicit(&mine.state, memory_order_acquire)) == TURN_LISTED)
-                word_sleep(&mine.state, TURN_LISTED, NULL);
+        pthread_mutex_unlock(&turns.lock);
+        /* The thread that polls ends this sleep, as it ends waits for pages. */
+        while ((state = atomic_load_explicit(&my_turn.state, memory_order_acquire)) == TURN_LISTED)
+                word_sleep(&my_turn.state, TURN_LISTED, NULL);
         return state == TURN_POLLS;
 }
 
 /* With the lock held. */
 static void tell(void)
 {
-        for (struct turn **at = &first; *at; )
+        for (struct turn **at = &turns.first; *at; )
                 if (atomic_load((*at)->word) != (*at)->seen)
                         take_off(at, TURN_OVER);
                 else
@@ -90,30 +91,30 @@ static void tell(void)
 
 void turn_tell(void)
 {
-        /* A thread that comes just now is met after the next step. */
-        if (!atomic_load_explicit(&any, memory_order_relaxed))
+        /* Relaxed: a thread that comes just now is met after the next step. */
+        if (!atomic_load_explicit(&turns.listed, memory_order_relaxed))
                 return;
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&turns.lock);
         tell();
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&turns.lock);
 }
 
 void turn_over(void)
 {
-        pthread_mutex_lock(&lock);
-        atomic_store(&mine.state, TURN_NONE);
+        pthread_mutex_lock(&turns.lock);
+        atomic_store(&my_turn.state, TURN_NONE);
         tell();
-        polling = first != NULL;
-        if (first)
-                take_off(&first, TURN_POLLS);
-        pthread_mutex_unlock(&lock);
+        turns.polling = turns.first != NULL;
+        if (turns.first)
+                take_off(&turns.first, TURN_POLLS);
+        pthread_mutex_unlock(&turns.lock);
 }
 
 void turns_forked(void)
 {
-        pthread_mutex_init(&lock, NULL);
-        polling = false;
-        first = NULL;
-        atomic_store(&any, false);
-        atomic_store(&mine.state, TURN_NONE);
+        pthread_mutex_init(&turns.lock, NULL);
+        turns.polling = false;
+        turns.first = NULL;
+        atomic_store(&turns.listed, false);
+        atomic_store(&my_turn.state, TURN_NONE);
 }

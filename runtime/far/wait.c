@@ -15,23 +15,24 @@
 #define WAIT_MOST_US  4000
 
 /* The value until a node has answered, and for good if all tiers are memory.  There the vCPU that
- * found the page copies it itself, in about a microsecond, so a vCPU that meets the page meanwhile
- * sees it arrive.  If the copying vCPU's thread does not run, or the host has to allocate the page
- * first, sleeping is right.  A sleep costs about 20 us (two exits, two futex calls, the wake-up of
- * another thread), so polling that long first never costs more than twice the better choice. */
+ * found the page copies it itself, in about a microsecond, so another vCPU that meets the page
+ * meanwhile sees it arrive.  If the copying vCPU's thread does not run, or the host has to allocate
+ * the page first, sleeping is right.  A sleep costs about 20 us (two exits, two futex calls, the
+ * wake-up of another thread), so polling that long first never costs more than twice the better
+ * choice. */
 void wait_first(void)
 {
-        /* a hint */
+        /* Relaxed: a hint. */
         atomic_store_explicit(&CONTROL->wait_ticks, WAIT_LEAST_US * CONTROL->tsc_khz / 1000,
                               memory_order_relaxed);
 }
 
-/* The wait is twice the average of about the last eight; it
- * is short if that is too long, or if there are not enough CPUs for all vCPUs and this thread. */
+/* Sets the wait to twice the average of about the last eight reads; or to the shortest wait, if
+ * that is too long, or if there are not enough CPUs for all vCPUs and this thread. */
 void wait_learn(uint64_t took)
 {
-        static uint64_t average;
-        static unsigned cpus;           /* of this host */
+        static uint64_t average;        /* ticks; of the I/O side */
+        static unsigned cpus;           /* of this host; 0: not counted yet */
         uint64_t us = CONTROL->tsc_khz / 1000, wait;
 
         if (opt.io != IO_THREAD)
@@ -43,5 +44,6 @@ void wait_learn(uint64_t took)
         if (wait > WAIT_MOST_US * us || wait < WAIT_LEAST_US * us ||
             atomic_load(&CONTROL->nvcpus) > cpus)
                 wait = WAIT_LEAST_US * us;
-        atomic_store_explicit(&CONTROL->wait_ticks, wait, memory_order_relaxed);        /* a hint */
+        /* Relaxed: a hint. */
+        atomic_store_explicit(&CONTROL->wait_ticks, wait, memory_order_relaxed);
 }

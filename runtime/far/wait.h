@@ -8,7 +8,7 @@
 
 /* Called once the TSC's rate is known, before the program runs: sets the first value. */
 void wait_first(void);
-/* By the I/O side: a demand read took so many ticks. */
+/* By the I/O side: a demand read took `took` ticks. */
 void wait_learn(uint64_t took);
 
 #endif

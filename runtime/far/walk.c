@@ -9,8 +9,8 @@
 #include "vm/vm.h"
 
 #define BURST_MS 20                     /* of the rate, at most, after a pause */
-/* More than all processes of a tree are ahead of a rate of 1 MB/s, each by a page, or one has slept
- * since it read its clock. */
+/* All processes of a tree together, each by a page, are less ahead of a rate of 1 MB/s; and a
+ * process has slept less since it read its clock. */
 #define AHEAD_MS 10000
 
 static uint64_t next_chunk(uint64_t slot)
@@ -20,7 +20,7 @@ static uint64_t next_chunk(uint64_t slot)
                        ? slot : (uint64_t)(slot_slab(slot) + 1) << SLAB_SHIFT;
 }
 
-/* Relaxed: who acts on it looks again. */
+/* Relaxed: the caller looks again before it acts on it. */
 static bool may_hold(uint64_t slot)
 {
         uint16_t w = atomic_load_explicit(slot_word((char *)TREE_WINDOW, slot),
@@ -60,7 +60,7 @@ static int64_t takes_ns(uint64_t most, uint64_t npages)
         return (int64_t)(npages * PAGE_SIZE * 1000000000ull / most);
 }
 
-/* What is saved up at most: BURST_MS, but a page at least. */
+/* The most time that is saved up: BURST_MS, but a page at least. */
 static int64_t burst_ns(uint64_t most)
 {
         int64_t page = takes_ns(most, 1);
@@ -68,8 +68,9 @@ static int64_t burst_ns(uint64_t most)
         return page > BURST_MS * 1000000ll ? page : BURST_MS * 1000000ll;
 }
 
-/* From when on time can be used.  What is further ahead is no time of this clock: a process of the
- * tree is in another time namespace.  It is not waited for, and the rate is not kept then. */
+/* The time from which on pages may be counted.  A time further ahead than AHEAD_MS is of another
+ * clock: a process of the tree is in another time namespace.  Then no process waits for it, and the
+ * rate is not kept. */
 static int64_t unused_since(int64_t until, uint64_t most, int64_t now_ns)
 {
         int64_t saved = now_ns - burst_ns(most);

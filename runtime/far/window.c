@@ -8,8 +8,8 @@
 
 #define SLAB_ALIGN (2ull << 20)         /* nested page tables can then use 2 MiB entries */
 
-/* bytes of FAR_WINDOW in use, by all nodes; guarded by the lease lock */
-static uint64_t used;
+/* Bytes of FAR_WINDOW in use, by all nodes.  Guarded by the lease lock. */
+static uint64_t window_used;
 
 static uint64_t round_up(uint64_t v, uint64_t unit) { return (v + unit - 1) & ~(unit - 1); }
 
@@ -17,7 +17,7 @@ int window_map(struct vm *vm, int fd, uint64_t first, uint32_t pages, uint64_t g
                struct slab *s)
 {
         uint64_t bytes = (uint64_t)pages * PAGE_SIZE, room = round_up(bytes, SLAB_ALIGN);
-        uint64_t start = round_up(used, granule > SLAB_ALIGN ? granule : SLAB_ALIGN);
+        uint64_t start = round_up(window_used, granule > SLAB_ALIGN ? granule : SLAB_ALIGN);
 
         /* FAR_WINDOW itself has a larger alignment than any granule. */
         if (start + room > FAR_WINDOW_END - FAR_WINDOW)
@@ -44,10 +44,10 @@ int window_map(struct vm *vm, int fd, uint64_t first, uint32_t pages, uint64_t g
                 munmap(p, bytes);
                 return err;
         }
-        used = start + room;
+        window_used = start + room;
         s->va = (uint64_t)p;
         s->gpa = gpa;
         return 0;
 }
 
-void window_forked(void) { used = 0; }
+void window_forked(void) { window_used = 0; }

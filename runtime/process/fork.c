@@ -27,9 +27,9 @@
 #include "base/privfd.h"
 #include "control/control.h"
 #include "far/far.h"
+#include "far/held.h"
 #include "far/io.h"
 #include "far/rebuild.h"
-#include "far/repair.h"
 #include "far/scrub.h"
 #include "far/tree.h"
 #include "far/wait.h"
@@ -244,7 +244,7 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
         }
         stats_release();
         io_release();
-        repair_go_on();
+        held_go_on();
         scrub_release();
         rebuild_release();
         fork_image_free(&im);

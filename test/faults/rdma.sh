@@ -64,7 +64,7 @@ rdma_anew() {
     start_words it --replicas 2 --timeout 20 --node "$RDMA" --node rdma://m1 -- \
         "$words" --size 2M "${told[@]}"
     begun it 60 && sleep 1 && kill_node m &&
-        serve m --size 64M && await 30 grep -q 'it is served again' "$WORK/it.err" &&
+        serve m --size 64M && await 30 grep -q 'the node is served again' "$WORK/it.err" &&
         finish it && intact it && said it 'new copies on other nodes'
 }
 
@@ -94,7 +94,7 @@ rdma_drained() {
     echo "measured memnode ended after $(($(now) - begin)) ms"
     unset 'node[m]'
     ! grep 'did not move away' "$WORK/m.log" || return
-    serve m --size 64M && finish it && intact it && said it 'it is left: ' || return
+    serve m --size 64M && finish it && intact it && said it 'the node is drained: ' || return
     [ "$(count it failed)" -eq 0 ] || { echo "$(count it failed) children failed"; return 1; }
 }
 
@@ -172,7 +172,7 @@ rdma_rolling() {
     for n in one inline still; do
         intact $n || return
     done
-    said one 'it is left' && said inline 'it is left'
+    said one 'the node is drained' && said inline 'the node is drained'
 }
 
 # Any processes of a tree and of a program are stopped and go on, and any node is restarted.

@@ -49,8 +49,8 @@ static struct nbd_settings settings = { .connect_timeout_ms = 5000, .timeout_ms 
 static unsigned depth = 64, gap_ms;
 static bool unasked, in_runs, hand_back;
 static unsigned downs_wanted = UINT_MAX;
-static pid_t server;                    /* --stop, --leave */
-static bool leaves;                     /* it is drained in the end */
+static pid_t server;                    /* --stop, --drain */
+static bool drains;                     /* memnode drains in the end */
 static uint64_t count = 20000, seconds, pages = 4096;
 
 /* ---- What vmrun has ---- */
@@ -542,8 +542,8 @@ static void stop_and_go(struct far_node *n, char *frames)
                 wait_some(n);
 }
 
-/* It asks to be left, hears first that this process stays, and then that it has moved. */
-static void leave(struct far_node *n)
+/* memnode drains, hears first that this process stays, and then that it has moved. */
+static void drain(struct far_node *n)
 {
         while (in_flight)
                 wait_some(n);
@@ -552,7 +552,7 @@ static void leave(struct far_node *n)
         while (!n->asked && ms_since(begin) < 3000)
                 sleep_until_news(n, 100);
         if (!n->asked)
-                die_(1, "not asked to leave within 3 s");
+                die_(1, "memnode does not say within 3 s that it drains");
         printf("asked after %llu ms\n", (unsigned long long)ms_since(begin));
         while (!n->driver->answer(n, true) && ms_since(begin) < 5000)
                 sleep_until_news(n, 10);
@@ -608,7 +608,7 @@ static void parse(int argc, char **argv, bool *open_only)
                 { "gap", 1, NULL, 'g' },     { "open-only", 0, NULL, 'o' },
                 { "unasked", 0, NULL, 'u' }, { "hand-back", 0, NULL, 'h' },
                 { "downs", 1, NULL, 'D' },   { "stop", 1, NULL, 'S' },
-                { "leave", 1, NULL, 'l' },   { "runs", 0, NULL, 'r' },
+                { "drain", 1, NULL, 'l' },   { "runs", 0, NULL, 'r' },
                 { NULL, 0, NULL, 0 }
         };
         for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1; ) {
@@ -629,7 +629,7 @@ static void parse(int argc, char **argv, bool *open_only)
                 case 'h': hand_back = true; break;
                 case 'D': downs_wanted = (unsigned)v; break;
                 case 'S': server = (pid_t)v; break;
-                case 'l': server = (pid_t)v, leaves = true; break;
+                case 'l': server = (pid_t)v, drains = true; break;
                 default: exit(2);
                 }
         }
@@ -700,7 +700,7 @@ int main(int argc, char **argv)
                 work(&n);
         if (unasked)
                 read_one_by_one(&n);
-        if (server && !leaves) {
+        if (server && !drains) {
                 pause_with_it(&n);
                 stop_and_go(&n, frames);
         }
@@ -714,8 +714,8 @@ int main(int argc, char **argv)
                        (double)latency[latencies / 2] / 1e3,
                        (double)latency[latencies * 99 / 100] / 1e3);
         read_all_back(&n);
-        if (leaves)
-                leave(&n);
+        if (drains)
+                drain(&n);
         n.driver->close(&n);
         if (open_files() != files || privfd_next(0) >= 0)
                 die_(1, "descriptors are left: %u, before there were %u; private: %d", open_files(),

@@ -488,7 +488,7 @@ else
     check_refusal 'hand back: memnode that is killed' 'its memnode has ended'
     stop_servers
     serve "$S" "$memnode" --size 512M --hugepages none --listen "nbd+unix://$S"
-    good 'memnode asks to be left' --size $((64 << 20)) --count 2000 --leave "$server" "$lease_url"
+    good 'memnode drains' --size $((64 << 20)) --count 2000 --drain "$server" "$lease_url"
     wait_for eval '! kill -0 "$server" 2>/dev/null'
     if kill -0 "$server" 2>/dev/null; then
         not_ok 'and ends when it was'

@@ -16,6 +16,9 @@
 #undef point
 #define point() crash_point()
 
+/* The tree and the number of the process that runs. */
+#define copies() ((struct copies){ .units = units, .self = self()->number })
+
 int model_fcntl(int fd, int cmd, struct flock *l);
 
 /* Only cut.c has mutexes of its own, and one thread of the model's processes is in there. */

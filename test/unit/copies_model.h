@@ -6,8 +6,8 @@
  *   copies_program.c     how processes come to be, and what programs do
  *   copies_tree.c        the real sources of the tree, and what surrounds them
  *   copies_request.c     the real copies.c and request.c, in each process's own memory
- *   copies_repair.c      the real repair.c, in the same way
- *   copies_leave.c       the real leave.c and moves.c, in the same way
+ *   copies_repair.c      the real held.c, repair.c and whole.c, in the same way
+ *   copies_drain.c       the real drain.c and moves.c, in the same way
  *   copies_node.c        memory nodes, the network, and a driver
  *
  * A process has two coroutines (pager_sched.h): its program, and its I/O side.
@@ -69,7 +69,7 @@ enum phase {
 extern enum phase phase;
 struct counts {
         uint64_t runs, reads, writes, one_copy, downs, late, forks, execs, kills, ends, cuts,
-                restarts, lost, gone, due, copied, places, drains, left, unanswered, whole,
+                restarts, lost, gone, due, copied, places, drains, drained, unanswered, whole,
                 refused;
 };
 extern struct counts met;
@@ -106,8 +106,8 @@ struct view {
         uint64_t serial;                /* of its connection; 0: it is down */
         bool broken, lose;              /* the I/O side has not noticed it yet */
         uint64_t unreachable_until;     /* step */
-        /* What the node knows of this process: it has connected; it has said that it has left; when
-         * its connection broke last. */
+        /* What the node knows of this process: it has connected; it has answered that it needs
+         * the node no more; when its connection broke last. */
         bool known, answered;
         uint64_t broke_at;              /* step */
 };
@@ -134,7 +134,7 @@ struct seat {
         struct view view[NODES];
         struct page page[HELD];
         uint64_t copy_frame[REPAIR_FRAMES];
-        struct life *repair_owner;      /* has the lock of repair.c */
+        struct life *held_owner;        /* has the lock of held.c */
 };
 extern struct seat seats[SEATS];
 extern bool abandoned[SLOTS];
@@ -155,7 +155,7 @@ void let_go(struct seat *s, struct page *g);
 bool write_new(struct seat *s);
 void write_back(struct seat *s, struct page *g);
 void find_room(struct seat *s);
-void find_places(struct seat *s);       /* copies_leave.c */
+void find_places(struct seat *s);       /* copies_drain.c */
 void pause_repairs(struct seat *s);     /* and waits for those that are under way */
 void process_kill(struct seat *s);
 /* Every copy that counts as good is right, and there is one. */
@@ -211,14 +211,14 @@ unsigned repairs_of(const struct seat *s);      /* under way */
 /* The process ends, and leaves slots of its own that it copies to nobody, for they are DUE. */
 void repairs_die(const struct seat *s);
 
-/* ---- nodes that are left (copies_leave.c) ---- */
+/* ---- draining nodes (copies_drain.c) ---- */
 
-void inherit_left(struct seat *s, const bool left[NODES]);
+void inherit_drained(struct seat *s, const bool drained[NODES]);
 void inherit_nodes(struct seat *child, const struct seat *parent);
 void note_member(struct seat *s);
-void leave_memory_out(unsigned seat);
-void leave_memory_in(unsigned seat);
-void leave_memory_reset(unsigned seat);
+void drain_memory_out(unsigned seat);
+void drain_memory_in(unsigned seat);
+void drain_memory_reset(unsigned seat);
 
 /* ---- nodes (copies_node.c) ---- */
 
@@ -226,7 +226,7 @@ struct node {
         uint64_t value[SLOTS];
         bool gone;                      /* it has ended, or was restarted without its memory */
         bool fences;
-        bool drained;                   /* it asks to be left, and ends when nobody needs it */
+        bool drained;                   /* it drains, and ends when no process needs it */
         uint64_t unreachable_until;
 };
 extern struct node nodes[NODES];

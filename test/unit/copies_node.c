@@ -54,11 +54,11 @@ static bool has_slabs(unsigned node)
         return false;
 }
 
-/* With one copy of each page: each slab has another place, and processes know that this node is
- * left.  Else its end would end all of them, and the run would get no further. */
+/* With one copy of each page: each slab has another place, and processes know that this node
+ * drains.  Else its end would end all of them, and the run would get no further. */
 static bool can_end(unsigned node)
 {
-        const uint64_t leaving = *(uint64_t *)&((struct tree_common *)units)->leaving;
+        const uint64_t draining = *(uint64_t *)&((struct tree_common *)units)->draining;
 
         if (opt.replicas > 1 || !has_slabs(node))
                 return true;
@@ -70,7 +70,7 @@ static bool can_end(unsigned node)
                 if (!stays)
                         return false;
         }
-        return leaving >> node & 1;
+        return draining >> node & 1;
 }
 
 /* Rule 17.  Who is not connected is waited for a moment only. */
@@ -86,7 +86,7 @@ void node_ends(void)
                 for (const struct seat *s = seats; !waits && s < seats + SEATS; s++)
                         waits = s->alive && is_waited_for(&s->view[k]);
                 if (!waits) {
-                        met.left++;
+                        met.drained++;
                         node_restart(k);
                 }
         }

@@ -5,8 +5,8 @@
  */
 #include <string.h>
 #include "common/clock.h"
-#include "far/leave.h"
-#include "far/repair.h"
+#include "far/drain.h"
+#include "far/held.h"
 #include "copies_model.h"
 
 struct seat seats[SEATS];
@@ -179,7 +179,7 @@ static const struct page *only_there(const struct seat *o, unsigned node)
                         unsigned at = t->place[k].node;
                         bool good = is_good_at(g->slot, k);
                         there |= good && at == node;
-                        elsewhere = good && at != node && !*(const bool *)&o->node[at].is_left;
+                        elsewhere = good && at != node && !*(const bool *)&o->node[at].is_drained;
                 }
                 if (there && !elsewhere)
                         return g;
@@ -262,7 +262,7 @@ void let_go(struct seat *s, struct page *g)
 
         /* a process that is killed from here on would not use it any more */
         forget(g);
-        if (!slotmap_put(&s->map, slot) && repair_release(&slot, 1) != 0)
+        if (!slotmap_put(&s->map, slot) && held_release(&slot, 1) != 0)
                 sched_fail("process %u: slot %#lx cannot be released", s->tree.self,
                            (unsigned long)slot);
 }
@@ -271,8 +271,8 @@ static bool none_under_way(void *seat) { return !repairs_of(seat); }
 
 void pause_repairs(struct seat *s)
 {
-        leave_put_off();
-        repair_stop();
+        drain_put_off();
+        held_stop();
         wait_until(none_under_way, s);
 }
 
@@ -330,7 +330,7 @@ void process_kill(struct seat *s)
         if (tree_owner && tree_owner->seat == s)
                 tree_owner = NULL, tree_torn = true;
         repairs_die(s);
-        s->repair_owner = NULL;
+        s->held_owner = NULL;
         s->files = 0;
         net_orphan(s);
         for (struct page *g = s->page; g < s->page + HELD; g++)

@@ -4,8 +4,8 @@
  */
 #include <string.h>
 #include "base/options.h"
-#include "far/leave.h"
-#include "far/repair.h"
+#include "far/drain.h"
+#include "far/held.h"
 #include "copies_model.h"
 
 bool agent_done;
@@ -18,7 +18,7 @@ static void end_in_order(struct seat *s)
 
         if (still && bug != STILL_EARLY) {
                 quiesce(s);
-                still = repair_stop();
+                still = held_stop();
         }
         tree_leave(&s->tree, still, 500);
         met.ends++;
@@ -139,18 +139,18 @@ static void do_fork(struct seat *s, enum start how)
                                                         .value = s->page[i].value,
                                                         .inherited = s->page[i].state };
                 met.forks++;
-                repair_go_on();
+                held_go_on();
                 if (how == EXECUTED)
                         wait_until(is_up, &w);
         }
-        repair_go_on();
+        held_go_on();
         tree_child_left(&c);
 }
 
 static void be_child(struct seat *s)
 {
         tree_be_child(&s->tree, &s->child);
-        leave_forked();
+        drain_forked();
         be_process(s);
         for (struct page *g = s->page; g < s->page + HELD; g++)
                 if (g->inherited) {
@@ -165,16 +165,16 @@ static bool side_is_home(void *arg) { return ((struct seat *)arg)->side.home; }
 static void do_exec(struct seat *s)
 {
         struct tree_child next;
-        bool left[NODES];
+        bool drained[NODES];
 
         if (!expect(s, &next))
                 return;
         quiesce(s);
-        tree_leaves(&s->tree, repair_stop());
+        tree_leaves(&s->tree, held_stop());
         crash_point();
         if (chance(4)) {                /* execve has failed */
                 tree_leaves(&s->tree, false);
-                repair_go_on();
+                held_go_on();
                 tree_child_left(&next);
                 return;
         }
@@ -189,9 +189,9 @@ static void do_exec(struct seat *s)
         s->files = 1ull << next.life;   /* all others are closed at execve */
         wait_until(side_is_home, s);
         for (unsigned k = 0; k < NODES; k++)
-                left[k] = *(bool *)&s->node[k].is_left;
+                drained[k] = *(bool *)&s->node[k].is_drained;
         make_nodes(s);
-        inherit_left(s, left);
+        inherit_drained(s, drained);
         tree_be_child(&s->tree, &next);
         be_process(s);
 }
@@ -271,10 +271,10 @@ static bool is_alone(struct seat *s)
         return alone;
 }
 
-/* Nodes that are to be left get no copies. */
+/* Draining nodes get no copies. */
 static bool is_wanted_at(const struct far_node *n)
 {
-        return !n->lost && !(*(uint64_t *)&((struct tree_common *)units)->leaving >> n->index & 1);
+        return !n->lost && !(*(uint64_t *)&((struct tree_common *)units)->draining >> n->index & 1);
 }
 
 static void check_slot(struct seat *s, unsigned i)
@@ -357,7 +357,7 @@ static void take_all(struct seat *s)
                 if (g)
                         ask(s, g, true);
         }
-        repair_go_on();
+        held_go_on();
         quiesce(s);
         find_places(s);
         wait_until(is_repaired, s);

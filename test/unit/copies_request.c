@@ -13,11 +13,11 @@
 #include "base/word.h"
 #include "common/clock.h"
 #include "far/copies.h"
-#include "far/leave.h"
-#include "far/wait.h"
+#include "far/drain.h"
 #include "far/meter.h"
 #include "far/repair.h"
 #include "far/request.h"
+#include "far/wait.h"
 #include "include/allocator.h"
 #include "pager/frame.h"
 #include "vm/vm.h"
@@ -85,7 +85,7 @@ static struct sight {
 
 static bool answers(const struct far_node *n)
 {
-        return !n->lost && !*(const bool *)&n->is_left && *(const bool *)&n->up;
+        return !n->lost && !*(const bool *)&n->is_drained && *(const bool *)&n->up;
 }
 
 static bool is_held_by_one(uint64_t slot)
@@ -100,7 +100,7 @@ static bool is_held_by_one(uint64_t slot)
 static bool is_wanting_now(uint64_t slot, unsigned good)
 {
         const struct far_slab *f = &self()->slab[slot_slab(slot)];
-        const uint64_t leaving = *(uint64_t *)&((struct tree_common *)units)->leaving;
+        const uint64_t draining = *(uint64_t *)&((struct tree_common *)units)->draining;
         const uint64_t unfit = *(uint64_t *)&tree_map(units, slot_slab(slot))->unfit[0];
         bool have = false, lack = false, foreign = false;
 
@@ -110,7 +110,7 @@ static bool is_wanting_now(uint64_t slot, unsigned good)
                 if (!answers(n))
                         continue;
                 have |= good >> k & 1;
-                lack |= !(good >> k & 1) && n->fences && !(leaving >> n->index & 1);
+                lack |= !(good >> k & 1) && n->fences && !(draining >> n->index & 1);
         }
         /* where nodes do not fence, pages that are DUE for good are not copied */
         return have && lack && !foreign && !(unfit >> slot_page(slot) & 1) && is_held_by_one(slot);
@@ -235,11 +235,11 @@ void memory_of(struct seat *s)
         if (loaded) {
                 swap_out(&memory[loaded - seats]);
                 repair_memory_out((unsigned)(loaded - seats));
-                leave_memory_out((unsigned)(loaded - seats));
+                drain_memory_out((unsigned)(loaded - seats));
         }
         swap_in(&memory[s - seats]);
         repair_memory_in((unsigned)(s - seats));
-        leave_memory_in((unsigned)(s - seats));
+        drain_memory_in((unsigned)(s - seats));
         loaded = s;
 }
 
@@ -251,7 +251,7 @@ void memory_reset(struct seat *s)
                 loaded = NULL;
         memset(&memory[s - seats], 0, sizeof(memory[0]));
         repair_memory_reset((unsigned)(s - seats));
-        leave_memory_reset((unsigned)(s - seats));
+        drain_memory_reset((unsigned)(s - seats));
 }
 
 static struct block { struct block *next; } *blocks;
@@ -305,19 +305,19 @@ static bool is_gone(const struct page *g)
         return right;
 }
 
-/* All nodes that have it were left: then it is elsewhere too. */
-static bool was_left(const struct page *g)
+/* All nodes that have it were drained: then it is elsewhere too. */
+static bool was_drained(const struct page *g)
 {
         const struct far_slab *f = far_slab(slot_slab(g->slot));
-        bool left = false;
+        bool drained = false;
 
         for (unsigned k = 0; k < f->places; k++)
                 if (is_good_at(g->slot, k)) {
-                        if (!*(const bool *)&f->place[k].node->is_left)
+                        if (!*(const bool *)&f->place[k].node->is_drained)
                                 return false;
-                        left = true;
+                        drained = true;
                 }
-        return left;
+        return drained;
 }
 
 /* A node is lost, and a page with it: the program ends. */
@@ -329,12 +329,12 @@ static void ends(const struct far_node *n)
         for (unsigned i = 0; i < HELD; i++) {
                 struct page *g = &s->page[i];
                 gone |= is_gone(g);
-                if (g->state == READS && is_gone(g) && was_left(g))
-                        sched_fail("process %u has left node %u, where alone its page in slot %#lx "
-                                   "is", s->tree.self, n->index, (unsigned long)g->slot);
+                if (g->state == READS && is_gone(g) && was_drained(g))
+                        sched_fail("node %u is drained for process %u, but alone has its page in "
+                                   "slot %#lx", n->index, s->tree.self, (unsigned long)g->slot);
         }
         /* Without copies the loss of a node with pages is enough. */
-        if (!gone && !(opt.replicas == 1 && n->lost_pages && !n->is_left))
+        if (!gone && !(opt.replicas == 1 && n->lost_pages && !n->is_drained))
                 sched_fail("process %u ends for node %u, but has all its pages", s->tree.self,
                            n->index);
         met.gone++;
@@ -359,7 +359,7 @@ void side_step(void)
         request_post();
         driver_step();
         request_elsewhere();
-        leave_step();
+        drain_step();
         while (repair_next(&slot, &frame))
                 request_repair(slot, frame);
         met.copied += repair_pages() - before;

@@ -12,7 +12,8 @@ build_test() {
 }
 
 copies=far/copies.c request=far/request.c hold=tree_hold.c life=tree_life.c
-repair=far/repair.c whole=far/whole.c slotmap=far/slotmap.c leave=far/leave.c moves=far/moves.c
+held=far/held.c repair=far/repair.c whole=far/whole.c slotmap=far/slotmap.c drain=far/drain.c
+moves=far/moves.c
 
 mutant $copies "a missed write is not noted" \
     '/^static void set_good/,/^}/s/^        set_bit/        if (!good) return; &/'
@@ -22,7 +23,7 @@ mutant $copies "stale copies are read" '/^static unsigned readable/,/^}/s/ \|\| 
 mutant $copies "stale copies are written although they are threatened" \
     '/^static bool is_threatened/,/^}/s/return true/return false/'
 mutant $copies "only what this process gave up counts as a threat" \
-    '/^static bool is_threatened/,/^}/s/if \((atomic_load_explicit\(&common\(c\)->process)/if (p == c->self \&\& \1/'
+    '/^static bool is_threatened/,/^}/s/if \((atomic_load_explicit\(&t->process)/if (p == c->self \&\& \1/'
 mutant $copies "the last process is no threat" \
     '/^static bool is_threatened/,/^}/s/p < processes/p + 1 < processes/'
 mutant $copies "a threat is looked for at another node" \
@@ -98,7 +99,7 @@ mutant $hold "the dead threaten for ever" \
 mutant $life "the dead do not threaten before they are cut" '
     /^uint64_t tree_mend_locked/,/^}/{
         s/^( *)record\[p\]\.state = RECORD_DEAD;/{ \1record[p].state = RECORD_DEAD; \
-                        atomic_store(\&common(t)->process[p].unfenced, 0); }/
+                        atomic_store(\&tree_common(t->units)->process[p].unfenced, 0); }/
     }'
 mutant $life "the dead are buried uncut" '/^static bool is_harmless/,/^}/s/r->cut/1/'
 mutant $life "who ends is still although it gave up writes" \
@@ -125,25 +126,25 @@ mutant $request "only places of when a write began can make its slot due" '
 mutant $request "a slot is copied while it is written" \
     '/^void request_repair/,/^}/s/request_written\(slot\)/0/'
 mutant $request "a slot is written while it is copied" \
-    '/^void request_begin/,/^}/s/if \(repair_holds\(q->slot\)\)/if (0)/'
+    '/^void request_begin/,/^}/s/if \(held_has\(q->slot\)\)/if (0)/'
 mutant $request "a copy that could not be made up for is good" \
     '/^static void copy_over/,/^}/s/repaired\(&c, q->slot, q->good\)/repaired(\&c, q->slot, q->good | q->late)/'
 mutant $copies "copies are made up for although a write may arrive there" \
     '/^unsigned copies_to_repair/,/^}/s/ & copies_to_write\(c, s, slot\)//'
-mutant $repair "a slot that is copied may be taken when it is freed" \
-    '/^static bool hold/,/^}/s/\(uint16_t\)\(mine \| SLOT_DUE\)/mine/'
-mutant $repair "two processes copy shared slots" \
-    '/^static bool hold\(/,/^}/s/is_repairer\(\)/true/'
-mutant $repair "a shared slot is released while it is copied" \
-    '/^static bool defers/,/^}/s/!copying\[i\]\.owned/0/'
-mutant $repair "copies begin while the process forks" \
-    '/^bool repair_begin/,/^}/s/!atomic_load\(&stopped\)/true/'
+mutant $held "a slot that is copied may be taken when it is freed" \
+    '/^static bool take\(/,/^}/s/\(uint16_t\)\(mine \| SLOT_DUE\)/mine/'
+mutant $held "two processes copy shared slots" \
+    '/^static bool take\(/,/^}/s/be_repairer\(\)/true/'
+mutant $held "a shared slot is released while it is copied" \
+    '/^static bool defer_release/,/^}/s/!h->owned/0/'
+mutant $held "copies begin while the process forks" \
+    '/^bool held_begin/,/^}/s/!atomic_load\(&held\.stopped\)/true/'
 mutant $repair "a page is copied by a frame that is in use" \
     '/^static bool is_over/,/^}/s/return false/return true/'
 mutant $repair "nobody looks when a node is back, or new" \
     '/^void repair_wanted/s/true/false/'
-mutant $repair "a slot stays due when its copy is over" \
-    '/^static void let_go/,/^}/s/slot_write_ends\(.*/;/'
+mutant $held "a slot stays due when its copy is over" \
+    '/^void held_let_go/,/^}/s/slot_write_ends\(.*/;/'
 mutant $hold "who is dead stays the one who copies shared slots" \
     '/^bool tree_bury/,/^}/s/^( *)atomic_compare_exchange_strong\(.*repairer.*/\1;/'
 mutant $slotmap "a slot cannot be freed when its copy is over just now" \
@@ -153,42 +154,42 @@ mutant $copies "places that a process does not know keep their copies" \
 mutant $copies "a page is gone before all its places are known" \
     '/^static bool knows_all/,/^}/s/return .*/return true;/'
 
-mutant $leave "a node is left before a pass has found nothing" \
-    '/^static bool may_leave/,/^}/s/repair_is_free\(\)/true/'
-mutant $leave "a node is left before its slabs have other places" \
-    '/^static bool may_leave/,/^}/s/all_have_places\(\)/true/'
-mutant $leave "a node is left before its slabs are looked at" \
-    '/^static bool may_leave/,/^}/s/&n->noted/\&n->asked/'
-mutant $leave "a node is answered though others need it" \
-    '/^static unsigned leave\(/,/^}/s/!is_set\(&n->unneeded\)/0/'
-mutant $leave "a node is answered though a child may need it" \
-    '/^void leave_put_off/,/^}/s/atomic_store\(.*/;/'
-mutant $leave "a child answers for its parent" \
-    '/^void leave_forked/,/^}/s/atomic_store_explicit\(&n->(asked|noted|unneeded), false.*/;/'
-mutant $request "a write is over at a node that was left, and nowhere else" \
-    '/^static unsigned not_left/,/^}/s/ && !is_set\(.*\)\)$/)/'
-mutant $request "a write is over at a node that was left since, and nowhere else" \
-    '/^static void copy_over/,/^}/{s/good \? set : 0/not_left(q, good ? set : 0)/; s/q->good = not_left.*/;/}'
-mutant $request "a write that only a node to be left has asks for no pass" \
+mutant $drain "a node is drained before a pass has found nothing" \
+    '/^static bool may_end/,/^}/s/repair_has_drained\(\)/true/'
+mutant $drain "a node is drained before its slabs have other places" \
+    '/^static bool may_end/,/^}/s/all_have_places\(\)/true/'
+mutant $drain "a node is drained before its slabs are looked at" \
+    '/^static bool may_end/,/^}/s/&n->noted/\&n->asked/'
+mutant $drain "a node is answered though others need it" \
+    '/^static unsigned drain_node/,/^}/s/!is_set\(&n->unneeded\)/0/'
+mutant $drain "a node is answered though a child may need it" \
+    '/^void drain_put_off/,/^}/s/atomic_store\(.*/;/'
+mutant $drain "a child answers for its parent" \
+    '/^void drain_forked/,/^}/s/atomic_store_explicit\(&n->(asked|noted|unneeded), false.*/;/'
+mutant $request "a write is over at a drained node, and nowhere else" \
+    '/^static unsigned not_drained/,/^}/s/ && !is_set\(.*\)\)$/)/'
+mutant $request "a write is over at a node that was drained since, and nowhere else" \
+    '/^static void copy_over/,/^}/{s/good \? set : 0/not_drained(q, good ? set : 0)/; s/q->good = not_drained.*/;/}'
+mutant $request "a write that only a draining node has asks for no pass" \
     '/^static void copy_over/,/^}/s/if \(!copies_staying\(.*/if (0)/'
-mutant $copies "nothing needs a node that is to be left" \
-    '/^bool copies_need_leaving/,/^}/s/needed = true/needed = false/'
-mutant $repair "a pass from before a node was to be left counts" \
-    '/^bool repair_is_free/,/^}/s/is_free && leaving\(\) == seen_leaving/is_free/'
-mutant $repair "a pass counts for a node that was to be left only since it began" \
-    '/^static void begin_pass/,/^}/s/is_free &= .*/;/'
+mutant $copies "nothing needs a draining node" \
+    '/^bool copies_only_draining/,/^}/s/needed = true/needed = false/'
+mutant $repair "a pass from before a node drained counts" \
+    '/^bool repair_has_drained/,/^}/s/drained && draining\(\) == repair\.pass\.draining/drained/'
+mutant $repair "a pass counts for a node that drains only since it began" \
+    '/^static void begin_pass/,/^}/s/repair\.drained &= .*/;/'
 mutant $repair "a pass counts before its copies are over" \
-    '/^bool repair_next/,/^}/s/!passing && !any_writes\(\)/!passing/'
+    '/^bool repair_next/,/^}/s/!repair\.pass\.runs && !held_writes\(\)/!repair.pass.runs/'
 mutant $moves "nobody else needs a node" \
     '/^static bool is_unneeded/,/^}/s/return false/return true/'
 mutant $moves "a child that was not asked yet counts for nothing" \
     '/^static bool is_unneeded/,/^}/s/ \+ atomic_load\(&o->shared\)//'
-mutant $moves "slabs of a node that is left get no bits" \
+mutant $moves "slabs of a draining node get no bits" \
     '/^static void give_bits/,/^}/s/if \(places_have_bits\(i\)\)/if (1)/'
 mutant $moves "slabs get bits that say that nothing is there" \
     '/^static void give_bits/,/^}/s/0xff/0/'
 mutant $moves "a node is noted for another one" \
-    '/^static void note_asked/,/^}/s/leaving, 1ull << n->index/leaving, 1ull << (n->index + 1) % 3/'
+    '/^static void note_asked/,/^}/s/draining, 1ull << n->index/draining, 1ull << (n->index + 1) % 3/'
 
 # What copies_model.h numbers.
 rule 1 "a node is up before it has ended the older connection"

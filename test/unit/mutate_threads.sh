@@ -29,15 +29,15 @@ mutant $own "any CPU is one of main()'s" '/^bool own_cpus_hold/,/^}/s/return fal
 build_test() { compile "$unit/test_turns.c" "$tree/runtime/far/turns.c"; }
 
 turns=far/turns.c
-mutant $turns "two poll" '/^bool turn_begin/,/^}/s/!polling \|\|/1 ||/'
+mutant $turns "two poll" '/^bool turn_begin/,/^}/s/!turns\.polling \|\|/1 ||/'
 mutant $turns "who polls tells nobody" '/^void turn_tell/,/^}/s/tell\(\);/;/'
-mutant $turns "nobody is told that it is in the list" 's/atomic_store\(&any, true\)/;/'
+mutant $turns "nobody is told that it is in the list" 's/atomic_store\(&turns\.listed, true\)/;/'
 mutant $turns "who is told is not woken" '/^static void take_off/,/^}/s/word_wake.*/;/'
-mutant $turns "it does not hand over" 's/take_off\(&first, TURN_POLLS\)/;/'
+mutant $turns "it does not hand over" 's/take_off\(&turns\.first, TURN_POLLS\)/;/'
 mutant $turns "it hands over, but says that nobody polls" \
-    's/polling = first != NULL/polling = false/'
+    's/polling = turns\.first != NULL/polling = false/'
 mutant $turns "a child waits for its parent's threads" \
-    '/^void turns_forked/,/^}/s/polling = false/;/'
+    '/^void turns_forked/,/^}/s/turns\.polling = false/;/'
 mutant $turns "a killed child's turn is lost" \
-    '/^bool turn_begin/,/^}/s/ \|\| atomic_load\(&mine\.state\) == TURN_POLLS//'
+    '/^bool turn_begin/,/^}/s/ \|\| atomic_load\(&my_turn\.state\) == TURN_POLLS//'
 totals

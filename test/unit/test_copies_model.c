@@ -4,7 +4,7 @@
  * restarted or cut off from each other at any atomic operation of the real code.
  *
  * Real are which copies are right, which request goes where, and how copies are made up for
- * (runtime/far/copies.c, request.c, repair.c), how nodes are left (leave.c, moves.c), which slot is
+ * (runtime/far/copies.c, request.c, repair.c), how nodes are left (drain.c, moves.c), which slot is
  * whose, who is alive, and how the dead are cut off and buried (kern/far/slotmap.c,
  * runtime/far/tree_hold.c, tree_life.c, cut.c).  Modelled are nodes, drivers, programs and time.
  *
@@ -138,7 +138,7 @@ static void be_calm(void)
                 s->stopped = false;
                 for (unsigned k = 0; k < NODES; k++)
                         if ((s->node[k].lost || s->view[k].lose) && !nodes[k].gone &&
-                            !*(const bool *)&s->node[k].is_left)
+                            !*(const bool *)&s->node[k].is_drained)
                                 process_kill(s);
         }
 }
@@ -236,11 +236,11 @@ static void model(void **state)
                       "%lu pages came late, %lu forks, %lu programs, %lu kills, %lu ends, "
                       "%lu cuts, %lu restarts, %lu losses, %lu programs without a page, "
                       "%lu slots due, %lu copies made up for, %lu places added, %lu drains, "
-                      "%lu drained nodes ended, %lu answers that one cannot be left, "
+                      "%lu drained nodes ended, %lu answers that one cannot be drained, "
                       "%lu times all whole, %lu writes refused\n",
                       met.runs, met.reads, met.writes, met.one_copy, met.downs, met.late, met.forks,
                       met.execs, met.kills, met.ends, met.cuts, met.restarts, met.lost, met.gone,
-                      met.due, met.copied, met.places, met.drains, met.left, met.unanswered,
+                      met.due, met.copied, met.places, met.drains, met.drained, met.unanswered,
                       met.whole, met.refused);
         /* The run met what it is for. */
         if (steps >= 6000000)
@@ -249,7 +249,7 @@ static void model(void **state)
                             met.execs > 50 && met.kills > 50 && met.ends > 20 && met.cuts > 300 &&
                             met.restarts > 3 && met.lost > 20 && met.gone > 3 && met.due > 0 &&
                             met.copied > 30 && met.places > 3 && met.drains > 20 &&
-                            met.left > 20 && met.unanswered > 0 && met.whole > 20 &&
+                            met.drained > 20 && met.unanswered > 0 && met.whole > 20 &&
                             met.refused > 0);
 }
 

@@ -20,9 +20,9 @@
 #include <cmocka.h>
 #include "abi_control.h"
 #include "base/host.h"
+#include "far/drain.h"
 #include "far/far.h"
 #include "far/io.h"
-#include "far/leave.h"
 #include "far/memfd.h"
 #include "far/scrub.h"
 #include "far/timing.h"
@@ -53,10 +53,10 @@ uint64_t scrub_total(unsigned what) { (void)what; return 0; }
 void scrub_thread_forked(void) {}
 void request_forked(void) {}
 bool request_waits(void) { return false; }
-bool leave_is_asked(void) { return false; }
-void leave_is_over(struct far_node *n) { (void)n; }
-void leave_forked(void) {}
-const char *leave_state(const struct far_node *n) { (void)n; return NULL; }
+bool drain_is_asked(void) { return false; }
+void drain_is_over(struct far_node *n) { (void)n; }
+void drain_forked(void) {}
+const char *drain_state(const struct far_node *n) { (void)n; return NULL; }
 bool io_is_attached(void) { return true; }
 void io_forked(void) {}
 void request_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }

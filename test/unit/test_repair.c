@@ -1,6 +1,6 @@
 /*
- * When repair.c tries a page again, when it says that copies are whole, and when a node may be
- * left: some pages with one good copy of two.
+ * When repair.c tries a page again, when it says that copies are whole, and when a node is drained:
+ * some pages with one good copy of two.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include "side_hooks.h"
+#include "far/held.c"
 #include "far/whole.c"
 #include "far/repair.c"
 
@@ -23,7 +24,7 @@ static const struct far_driver driver = { .kind = SLAB_REMOTE };
 static struct far_node node[2];
 static struct far_slab slab;
 static bool lacks[SLOTS];               /* the second copy */
-static bool needs[SLOTS];               /* only a node to be left has it */
+static bool needs[SLOTS];               /* only a draining node has it */
 static bool unfit[SLOTS];               /* repair.c has said so */
 static unsigned others_lack;            /* pages of slab 0 that other processes have */
 static unsigned whole, all_whole;       /* how often that was said */
@@ -49,12 +50,12 @@ int tree_release(struct tree *t, const uint64_t *slots, size_t n)
         (void)t, (void)slots, (void)n;
         return 0;
 }
-bool copies_leave(const struct copies *c, const struct far_node *n)
+bool copies_drain(const struct copies *c, const struct far_node *n)
 {
         (void)c;
-        return atomic_load(&common()->leaving) >> n->index & 1;
+        return atomic_load(&TREE_COMMON->draining) >> n->index & 1;
 }
-bool copies_need_leaving(const struct copies *c, const struct far_slab *s, uint64_t slot)
+bool copies_only_draining(const struct copies *c, const struct far_slab *s, uint64_t slot)
 {
         (void)c, (void)s;
         return needs[slot];
@@ -134,11 +135,11 @@ static int set_up(void **state)
         control.nslabs = 1;
         for (unsigned i = 0; i < SLABS_MAX; i++)
                 control.slabs[i] = (struct slab){ .kind = SLAB_REMOTE, .pages = SLOTS };
-        copied = 0;
-        needy = false;
-        seen_missed = 0;
+        repair.copied = 0;
+        repair.needed = false;
+        repair.missed = 0;
         clock_ms += LATER;
-        next_look = clock_ms + LOOK_MS;
+        repair.next_pass = clock_ms + LOOK_MS;
         slab = (struct far_slab){ .places = 2 };
         for (unsigned k = 0; k < 2; k++) {
                 node[k] = (struct far_node){ .driver = &driver, .index = k, .up = true };
@@ -152,7 +153,7 @@ static int set_up(void **state)
                 tries[i] = 0;
         }
         whole = all_whole = others_lack = 0;
-        atomic_store(&common()->numbers, 2);
+        atomic_store(&TREE_COMMON->numbers, 2);
         return 0;
 }
 
@@ -229,22 +230,22 @@ static void held_already(void **state)
         const void *word;
 
         (void)state;
-        assert_int_equal(repair_hold(7, NULL), 0);
+        assert_int_equal(held_take(HELD_SCRUB, 7, false, NULL), 0);
         repair_wanted();
         pass_time(100);
         assert_int_equal(tries[7], 0);
         assert_int_equal(whole, 0);
-        repair_let_go();
+        held_let_go(HELD_SCRUB);
         pass_time(AGAIN_MS + IDLE_MS);
         assert_int_equal(tries[7], 1);
         assert_int_equal(whole, 1);
-        assert_int_equal(repair_under_way(&word), 0);
+        assert_int_equal(held_under_way(&word), 0);
 }
 
-static void is_to_be_left(void)
+static void begin_draining(void)
 {
-        atomic_store(&common()->leaving, 1);
-        assert_false(repair_is_free());
+        atomic_store(&TREE_COMMON->draining, 1);
+        assert_false(repair_has_drained());
 }
 
 /* Not before a page has a copy elsewhere, and soon then. */
@@ -254,33 +255,33 @@ static void needed_page_holds_up(void **state)
                 set_up(state);
                 needs[7] = true;
                 answers[7] = i ? UNFIT : NOT_NOW;
-                is_to_be_left();
+                begin_draining();
                 pass_time(LATER / 100);
-                assert_false(repair_is_free());
+                assert_false(repair_has_drained());
                 assert_in_range(tries[7], LATER / 100 / (NEED_MS + IDLE_MS),
                                 LATER / 100 / NEED_MS + 2);
                 answers[7] = COPIED;
                 pass_time(NEED_MS + 100);
-                assert_true(repair_is_free());
+                assert_true(repair_has_drained());
         }
 }
 
-/* A node that is not the only one to have a page may be left, whatever the page wants. */
+/* A node that is not the only one to have a page is drained, whatever the page lacks. */
 static void others_do_not(void **state)
 {
         for (enum answer a = COPIED; a <= UNFIT; a++) {
                 set_up(state);
                 answers[7] = a;
-                is_to_be_left();
+                begin_draining();
                 pass_time(100);
-                assert_true(repair_is_free());
+                assert_true(repair_has_drained());
         }
         set_up(state);
-        assert_int_equal(repair_hold(7, NULL), 0);
-        is_to_be_left();
+        assert_int_equal(held_take(HELD_SCRUB, 7, false, NULL), 0);
+        begin_draining();
         pass_time(100);
-        assert_true(repair_is_free());
-        repair_let_go();
+        assert_true(repair_has_drained());
+        held_let_go(HELD_SCRUB);
 }
 
 /* That is said once, when no process wants copies any more; also if a page has none that fits. */
@@ -310,7 +311,7 @@ static void the_last_process_is_whole(void **state)
 {
         for (unsigned n = 1; n < 3; n++) {
                 set_up(state);
-                atomic_store(&common()->numbers, n);
+                atomic_store(&TREE_COMMON->numbers, n);
                 repair_wanted();
                 pass_time(100);
                 assert_int_equal(whole, 1);

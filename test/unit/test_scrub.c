@@ -52,19 +52,25 @@ unsigned copies_good(const struct copies *c, const struct far_slab *s, uint64_t 
         return 3;
 }
 
-bool repair_begin(void) { return ++under_way > 0; }
-void repair_end(void) { assert_true(under_way-- > 0); }
-bool repair_shares(uint64_t slot) { (void)slot; return shares; }
-int repair_hold(uint64_t slot, void (*copied_to)(unsigned places))
+bool held_begin(void) { return ++under_way > 0; }
+void held_end(void) { assert_true(under_way-- > 0); }
+bool held_shares(uint64_t slot) { (void)slot; return shares; }
+int held_take(unsigned i, uint64_t slot, bool writes, void (*copied_to)(unsigned places))
 {
+        assert_int_equal(i, HELD_SCRUB);
         assert_int_equal(slot, SLOT);
+        assert_false(writes);
         copied = copied_to;
         held++;
         return 0;
 }
-bool repair_still_holds(bool *owned) { *owned = owns; return !goes_away; }
-bool repair_may_write(void) { return may_write; }
-void repair_let_go(void) { assert_int_equal(held--, 1); }
+bool held_still(unsigned i, bool *owned) { (void)i; *owned = owns; return !goes_away; }
+bool held_may_write(unsigned i) { (void)i; return may_write; }
+void held_let_go(unsigned i)
+{
+        assert_int_equal(i, HELD_SCRUB);
+        assert_int_equal(held--, 1);
+}
 void repair_missed(void) { missed++; }
 void repair_wanted(void) {}
 
@@ -124,7 +130,7 @@ static void answer(frame_t frame, unsigned k, check_fn *over)
         over(frame, reads[k]++ ? then_says[k] : first_says[k]);
 }
 
-static struct scrub_report scrub(void)
+static struct scrub_report scrub_it(void)
 {
         struct scrub_report r;
         unsigned was_repaired = repairs;
@@ -155,7 +161,7 @@ static struct scrub_report scrub(void)
 
 static void is_called_wrong(void)
 {
-        struct scrub_report r = scrub();
+        struct scrub_report r = scrub_it();
 
         assert_int_equal(r.count[SCRUB_PAGES], 1);
         assert_int_equal(r.count[SCRUB_BAD], 1);
@@ -169,7 +175,7 @@ static void is_called_wrong(void)
 
 static void nothing_is_said(void)
 {
-        struct scrub_report r = scrub();
+        struct scrub_report r = scrub_it();
 
         assert_int_equal(r.count[SCRUB_BAD], 0);
         assert_int_equal(r.count[SCRUB_LOST], 0);
@@ -259,7 +265,7 @@ static void never_written(void **state)
 {
         (void)state;
         *slot_sum(maps, SLOT) = 0;
-        assert_int_equal(scrub().count[SCRUB_PAGES], 0);
+        assert_int_equal(scrub_it().count[SCRUB_PAGES], 0);
         assert_int_equal(reads[0] + reads[1], 0);
 }
 
@@ -274,7 +280,7 @@ static void nobody_may_write(void **state)
 {
         (void)state;
         may_write = false;
-        struct scrub_report r = scrub();
+        struct scrub_report r = scrub_it();
         assert_int_equal(r.count[SCRUB_BAD], 1);
         assert_int_equal(r.count[SCRUB_REPAIRED], 0);
         assert_int_equal(spoiled, 1);
@@ -296,7 +302,7 @@ static void both_wrong(void **state)
 {
         (void)state;
         first_says[1] = then_says[1] = CHECK_WRONG;
-        struct scrub_report r = scrub();
+        struct scrub_report r = scrub_it();
         assert_int_equal(r.count[SCRUB_BAD], 2);
         assert_int_equal(r.count[SCRUB_LOST], 1);
         assert_int_equal(r.losses, 1);
@@ -309,7 +315,7 @@ static void other_is_silent(void **state)
 {
         (void)state;
         node[1].up = false;
-        struct scrub_report r = scrub();
+        struct scrub_report r = scrub_it();
         assert_int_equal(r.count[SCRUB_BAD], 1);
         assert_int_equal(r.count[SCRUB_UNREAD], 1);
         assert_int_equal(r.count[SCRUB_LOST], 0);

@@ -76,9 +76,9 @@ static void never_up(void **state)
         tree_close(&a.tree);
 }
 
-/* Which nodes a process has left goes to its children; that a node has asked does not, nor to who
- * has the number next. */
-static void left_by_parent(void **state)
+/* Nodes that are drained for a process are drained for its children; that a node has asked goes
+ * neither to them nor to the process that has the number next. */
+static void drained_for_parent(void **state)
 {
         static struct actor a;
         struct tree_child c;
@@ -86,16 +86,16 @@ static void left_by_parent(void **state)
         (void)state;
         begin(&a);
         struct tree_process *process = ((struct tree_common *)a.tree.units)->process;
-        process[a.tree.self].left = 5;
+        process[a.tree.self].drained = 5;
         process[a.tree.self].asked = 7;
         for (unsigned i = 0; i < 2; i++) {
                 assert_int_equal(tree_child(&a.tree, &c), 0);
-                assert_int_equal(process[c.number].left, i ? 4 : 5);
+                assert_int_equal(process[c.number].drained, i ? 4 : 5);
                 assert_int_equal(process[c.number].asked, 0);
                 process[c.number].asked = 7;
                 tree_child_left(&c);
                 mend(&a.tree);
-                process[a.tree.self].left = 4;
+                process[a.tree.self].drained = 4;
         }
         tree_close(&a.tree);
 }
@@ -500,7 +500,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(dead_owner), cmocka_unit_test(never_up), cmocka_unit_test(cut_off),
-                cmocka_unit_test(left_by_parent),
+                cmocka_unit_test(drained_for_parent),
                 cmocka_unit_test(due),        cmocka_unit_test(dead),  
                 cmocka_unit_test(numbers),    cmocka_unit_test(attach), cmocka_unit_test(leave),
                 cmocka_unit_test(may_stay),   cmocka_unit_test(successor),

@@ -12,7 +12,7 @@
  *   claim.c    how an export that is no lease becomes this vmrun's alone
  *   lease.c    what vmrun says to memnode of a lease: the names of docs/protocol.md
  *   cut.c      the same of dead processes
- *   status.c   what memnode says of itself: whether it is to be left
+ *   status.c   what memnode says of itself: whether it drains
  *   settings.c the user's settings for a node
  */
 #ifndef VMRUN_FAR_NBD_H

@@ -54,7 +54,7 @@ void nbd_status_look(struct nbd_node *d)
         nbd_completion_callback cb = { .callback = looked, .user_data = d };
         int64_t now = now_ms();
 
-        if (s->under_way || now < s->next || !has_status(d) || is_set(&d->far->is_left))
+        if (s->under_way || now < s->next || !has_status(d) || is_set(&d->far->is_drained))
                 return;
         s->next = now + LOOK_MS;
         s->under_way++;
@@ -68,7 +68,7 @@ void nbd_status_arm(const struct nbd_node *d, int *timeout_ms)
 {
         int64_t left = d->status.next - now_ms();
 
-        if (d->status.under_way || !has_status(d) || is_set(&d->far->is_left))
+        if (d->status.under_way || !has_status(d) || is_set(&d->far->is_drained))
                 return;
         if (*timeout_ms < 0 || left < *timeout_ms)
                 *timeout_ms = left > 0 ? (int)left : 0;

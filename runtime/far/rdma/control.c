@@ -413,7 +413,7 @@ bool rdma_control_answer(struct rdma_node *rn, bool moved)
         c->moved = 0;
         if (!moved)
                 return true;
-        lose(c, false, "it was left, as it had asked for");
+        lose(c, false, "it is drained, as it asked for");
         rdma_disconnect(c->link.id);
         rdma_link_close(&c->link);
         atomic_store_explicit(&c->up, 0, memory_order_relaxed);

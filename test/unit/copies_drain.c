@@ -1,14 +1,14 @@
 /*
- * See copies_model.h: leave.c and moves.c, as they are, and what they ask of the sequence of slabs.
- * What leave.c keeps for its process is swapped together with that of request.c.
+ * See copies_model.h: drain.c and moves.c, as they are, and what they ask of slabs.h.
+ * What drain.c keeps for its process is swapped together with that of request.c.
  */
 #include <string.h>
 #include <guest_ram.h>
 #include "base/message.h"
 #include "common/clock.h"
 #include "far/copies.h"
+#include "far/drain.h"
 #include "far/io.h"
-#include "far/leave.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/slabs.h"
@@ -16,15 +16,15 @@
 #include "vm/vm.h"
 #include "copies_hooks.h"
 
-struct sequence seq;
+struct leases leases;
 
 /* It is that of the process that runs. */
-static void load_sequence(struct seat *s)
+static void load_leases(struct seat *s)
 {
-        seq.nodes = s->nodes;
-        *(unsigned *)&seq.nnodes = NODES;
-        seq.tree = s->tree;             /* it is not changed through here */
-        seq.in_tree = true;
+        leases.nodes = s->nodes;
+        *(unsigned *)&leases.nnodes = NODES;
+        leases.tree = s->tree;          /* it is not changed through here */
+        leases.in_tree = true;
 }
 
 #undef CONTROL
@@ -33,7 +33,7 @@ static void load_sequence(struct seat *s)
 #define TREE_WINDOW units
 #define cut_dead(c, vm) (cut_dead)(&self()->cutter, vm)
 
-#include "far/leave.c"
+#include "far/drain.c"
 #include "far/moves.c"
 
 /* ---- the sequence of slabs ---- */
@@ -48,7 +48,7 @@ uint64_t slabs_down(void)
         uint64_t set = 0;
 
         for (unsigned k = 0; k < NODES; k++)
-                if (is_set(&self()->node[k].is_left) || !is_set(&self()->node[k].up))
+                if (is_set(&self()->node[k].is_drained) || !is_set(&self()->node[k].up))
                         set |= 1ull << k;
         return set;
 }
@@ -56,7 +56,7 @@ uint64_t slabs_down(void)
 bool place_is_gone(const struct far_node *n, int64_t now)
 {
         (void)now;
-        return n->lost || is_leaving(n);
+        return n->lost || is_draining(n);
 }
 
 static void add(struct far_slab *f, unsigned node)
@@ -75,9 +75,9 @@ int place_use(struct vm *vm, uint32_t i, struct slab *s)
 }
 
 /* A node that is drained makes no lease any more: rule 17. */
-static bool leases(unsigned k)
+static bool gives_leases(unsigned k)
 {
-        return !self()->node[k].lost && !nodes[k].drained && !(slabs_leaving() >> k & 1);
+        return !self()->node[k].lost && !nodes[k].drained && !(slabs_draining() >> k & 1);
 }
 
 bool place_add_copy(struct vm *vm, uint32_t i)
@@ -92,7 +92,7 @@ bool place_add_copy(struct vm *vm, uint32_t i)
                 has[t->place[k].node] = true;
                 wanting |= place_is_gone(f->place[k].node, 0);
         }
-        while (next < NODES && (has[next] || !leases(next)))
+        while (next < NODES && (has[next] || !gives_leases(next)))
                 next++;
         if (!*(const uint32_t *)&tree_map(units, i)->places || !wanting || next == NODES ||
             places == PLACES_MAX)
@@ -112,16 +112,16 @@ bool place_add_copy(struct vm *vm, uint32_t i)
 
 void find_places(struct seat *s)
 {
-        load_sequence(s);
+        load_leases(s);
         moves_look(NULL);
 }
 
 /* As far_keep() and far_open(). */
-void inherit_left(struct seat *s, const bool left[NODES])
+void inherit_drained(struct seat *s, const bool drained[NODES])
 {
         for (unsigned k = 0; k < NODES; k++)
-                if (left[k])
-                        *(bool *)&s->node[k].is_left = s->node[k].lost =
+                if (drained[k])
+                        *(bool *)&s->node[k].is_drained = s->node[k].lost =
                                 s->node[k].settled = true;
 }
 
@@ -135,39 +135,31 @@ void inherit_nodes(struct seat *child, const struct seat *parent)
                 *(bool *)&n->noted = *(const bool *)&of->noted;
                 *(bool *)&n->stuck = *(const bool *)&of->stuck;
                 *(bool *)&n->unneeded = *(const bool *)&of->unneeded;
-                *(bool *)&n->is_left = *(const bool *)&of->is_left;
+                *(bool *)&n->is_drained = *(const bool *)&of->is_drained;
         }
 }
 
 /* As slabs_is_member(). */
 void note_member(struct seat *s)
 {
-        uint64_t left = 0;
+        uint64_t drained = 0;
 
-        load_sequence(s);
+        load_leases(s);
         for (unsigned k = 0; k < NODES; k++)
-                left |= is_set(&s->node[k].is_left) ? 1ull << k : 0;
-        atomic_store(&slabs_common()->process[s->tree.self].left, left);
+                drained |= is_set(&s->node[k].is_drained) ? 1ull << k : 0;
+        atomic_store(&slabs_common()->process[s->tree.self].drained, drained);
 }
 
 /* ---- the memory of a process ---- */
 
-static struct leave_memory {
-        bool some;
-        struct leaving leaving[NODES];
-} memory[SEATS];
+static struct drain memory[SEATS];
 
-void leave_memory_out(unsigned seat)
+void drain_memory_out(unsigned seat) { memcpy(&memory[seat], &drain, sizeof(drain)); }
+
+void drain_memory_in(unsigned seat)
 {
-        memory[seat].some = some;
-        memcpy(memory[seat].leaving, leaving, sizeof(memory[seat].leaving));
+        load_leases(&seats[seat]);
+        memcpy(&drain, &memory[seat], sizeof(drain));
 }
 
-void leave_memory_in(unsigned seat)
-{
-        load_sequence(&seats[seat]);
-        some = memory[seat].some;
-        memcpy(leaving, memory[seat].leaving, sizeof(memory[seat].leaving));
-}
-
-void leave_memory_reset(unsigned seat) { memset(&memory[seat], 0, sizeof(memory[0])); }
+void drain_memory_reset(unsigned seat) { memset((void *)&memory[seat], 0, sizeof(memory[0])); }
