@@ -83,6 +83,9 @@ struct far_node {
          * node that its parent had left.  Of the I/O side (io.c). */
         bool attached;
         void *data;                     /* the driver's own */
+        /* Transfers of it that are not over, queued ones included; and the writes among them.  By
+         * the I/O side (request.c). */
+        unsigned given, writing;
         /* Pages that were read and written, and of these the ones that were sent again over a new
          * connection.  Of this process; kept by request.c. */
         _Atomic uint64_t read, written, resent;

@@ -68,45 +68,51 @@ struct request {
         bool unfit;                     /* so no copy of it was right */
         check_fn *check;                /* nor this: a copy is read for its sum alone; else NULL */
         struct request *before, *after; /* in `writes` */
-        struct request *next;           /* in a list of this file */
+        struct request *next;           /* in a list of struct requests */
         /* A read, or the copies of a write, by index of the place; .owner: this request. */
         struct far_request copy[];
 };
 
-struct queue { struct far_request *head, **tail; };
+/* What this process has under way.  The I/O side writes all of it, but for the first two fields. */
+static struct requests {
+        /* The tree's: where sums of pieces are kept.  Stored once by io_start(), before the I/O
+         * side begins its work. */
+        struct slot_pieces *pieces;
+        /* Ends the program for a lost node, and does not return.  Stored once by far_init(). */
+        void (*on_loss)(const struct far_node *n);
 
-static struct slot_pieces *pieces;      /* the tree's */
+        struct request *unused;         /* for new_request() */
+        /* Writes from begin_write() until they are over, by before and after: slots that must not
+         * be repaired. */
+        struct request *writes;
+        struct request *behind;         /* writes that wait until their slot is repaired */
+        /* Transfers that a node has handed back: for request_elsewhere(). */
+        struct far_request *failed;
 
-/* All belong to the thread that does the I/O. */
-/* by node and far_op: not yet posted */
-static struct queue queues[NODES_MAX][3];
-static unsigned writing[NODES_MAX];     /* by node: writes that it was given */
-static unsigned given[NODES_MAX];       /* and transfers of all kinds */
-static struct request *unused, *stranded;
-static struct request *behind;          /* writes of slots that are being repaired */
-/* Writes, from begin_write() until they are over. */
-static struct request *writes;
-static struct far_request *failed;      /* for request_elsewhere() */
-static _Atomic bool waiting;            /* something is stranded; a hint for request_waits() */
-/* ms in which this process ran and had something stranded */
-static int64_t patient_ms, looked;
+        struct request *stranded;       /* no node can carry them out now */
+        /* Something is stranded.  Relaxed: other threads read it as a hint (request_waits()). */
+        _Atomic bool waiting;
+        int64_t patient_ms;             /* in which this process ran and had something stranded */
+        int64_t looked;                 /* now_ms() when patient_ms was counted last */
+        int64_t next_try;               /* now_ms() of the next attempt at what is stranded */
 
-static void (*on_loss)(const struct far_node *n);
+        /* Transfers that are not posted yet, by node and far_op. */
+        struct queue { struct far_request *head, **tail; } queue[NODES_MAX][3];
+} requests;
 
-void request_on_loss(void (*owner)(const struct far_node *n)) { on_loss = owner; }
+void request_on_loss(void (*owner)(const struct far_node *n)) { requests.on_loss = owner; }
 
-void request_pieces(struct slot_pieces *of_tree) { pieces = of_tree; }
+void request_pieces(struct slot_pieces *of_tree) { requests.pieces = of_tree; }
 
 void request_forked(void)
 {
-        memset(queues, 0, sizeof(queues));
-        memset(writing, 0, sizeof(writing));
-        memset(given, 0, sizeof(given));
-        stranded = behind = writes = NULL;
-        failed = NULL;
+        memset(requests.queue, 0, sizeof(requests.queue));
+        requests.stranded = requests.behind = requests.writes = NULL;
+        requests.failed = NULL;
         repair_forked();
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
+                n->given = n->writing = 0;
                 atomic_store_explicit(&n->up, !n->hands_back, memory_order_relaxed);
                 n->down_since = 0;
         }
@@ -114,10 +120,10 @@ void request_forked(void)
 
 static struct request *new_request(void)
 {
-        struct request *q = unused;
+        struct request *q = requests.unused;
 
         if (q) {
-                unused = q->next;
+                requests.unused = q->next;
                 return q;
         }
         q = malloc(sizeof(*q) + FAR_PLACES * sizeof(q->copy[0]));
@@ -129,8 +135,8 @@ static struct request *new_request(void)
 
 static void reuse(struct request *q)
 {
-        q->next = unused;
-        unused = q;
+        q->next = requests.unused;
+        requests.unused = q;
 }
 
 static struct copies copies(void)
@@ -148,7 +154,7 @@ static struct frame *frame_of(const struct request *q)
 
 static void queue(struct far_request *r)
 {
-        struct queue *list = &queues[r->place->node->index][r->op];
+        struct queue *list = &requests.queue[r->place->node->index][r->op];
 
         r->next = NULL;
         if (!list->head)
@@ -168,8 +174,8 @@ static void transfer(struct request *q, unsigned k, enum far_op op, unsigned off
                                    .offset = (uint16_t)offset,
                                    .len = (uint16_t)len,
                                    .owner = q };
-        writing[r->place->node->index] += op == FAR_WRITE;
-        given[r->place->node->index]++;
+        r->place->node->writing += op == FAR_WRITE;
+        r->place->node->given++;
         queue(r);
 }
 
@@ -184,10 +190,10 @@ static unsigned place_of(const struct far_request *r)
 static void strand(struct request *q)
 {
         if (!q->stranded)
-                q->stranded = patient_ms + 1;
-        q->next = stranded;
-        stranded = q;
-        atomic_store_explicit(&waiting, true, memory_order_relaxed);
+                q->stranded = requests.patient_ms + 1;
+        q->next = requests.stranded;
+        requests.stranded = q;
+        atomic_store_explicit(&requests.waiting, true, memory_order_relaxed);
 }
 
 static void prefetch_over(struct request *q, int err);
@@ -197,7 +203,8 @@ static void repair_read(struct request *q);
 /* All drivers' nodes have the same sums. */
 static struct sums sums(const struct request *q)
 {
-        return (struct sums){ (char *)TREE_WINDOW, pieces, q->slab->place[0].node->driver->sum };
+        return (struct sums){ (char *)TREE_WINDOW, requests.pieces,
+                              q->slab->place[0].node->driver->sum };
 }
 
 /* Sums of pieces are kept once a process of the tree reads parts, if the nodes can.  Relaxed:
@@ -328,7 +335,7 @@ static bool makes_sense(const struct io_entry *e, unsigned vcpu)
 static void promote(frame_t frame)
 {
         for (unsigned i = 0; i < far_nodes(); i++) {
-                struct queue *list = &queues[i][FAR_PREFETCH];
+                struct queue *list = &requests.queue[i][FAR_PREFETCH];
                 for (struct far_request **at = &list->head; *at; at = &(*at)->next) {
                         struct far_request *r = *at;
                         if (((struct request *)r->owner)->frame != frame)
@@ -361,22 +368,22 @@ static struct request *begin(uint64_t slot, frame_t frame, enum far_op op)
 static void note_write(struct request *q)
 {
         q->before = NULL;
-        q->after = writes;
-        if (writes)
-                writes->before = q;
-        writes = q;
+        q->after = requests.writes;
+        if (requests.writes)
+                requests.writes->before = q;
+        requests.writes = q;
 }
 
 static void forget_write(struct request *q)
 {
-        *(q->before ? &q->before->after : &writes) = q->after;
+        *(q->before ? &q->before->after : &requests.writes) = q->after;
         if (q->after)
                 q->after->before = q->before;
 }
 
 bool request_written(uint64_t slot)
 {
-        for (const struct request *q = writes; q; q = q->after)
+        for (const struct request *q = requests.writes; q; q = q->after)
                 if (q->slot == slot)
                         return true;
         return false;
@@ -422,8 +429,8 @@ void request_begin(struct io_entry *e, unsigned vcpu)
                 return;
         }
         if (repair_holds(q->slot)) {
-                q->next = behind;
-                behind = q;
+                q->next = requests.behind;
+                requests.behind = q;
                 return;
         }
         begin_write(q);
@@ -504,8 +511,8 @@ unsigned request_post(void)
 
         for (unsigned op = FAR_READ; op <= FAR_WRITE; op++)
                 for (unsigned i = 0; i < far_nodes(); i++)
-                        if (queues[i][op].head)
-                                posted += post_queue(far_node_at(i), &queues[i][op]);
+                        if (requests.queue[i][op].head)
+                                posted += post_queue(far_node_at(i), &requests.queue[i][op]);
         return posted;
 }
 
@@ -747,7 +754,7 @@ static void copy_over(struct far_request *r, bool good)
         unsigned set = 1u << place_of(r);
         const struct copies c = copies();
 
-        writing[r->place->node->index]--;
+        r->place->node->writing--;
         q->waits &= ~set;
         q->good |= good ? set : 0;
         if (r->repeated || !good)
@@ -804,16 +811,16 @@ static void repair_over(struct request *q)
 
 void request_go_on(uint64_t slot)
 {
-        struct request *list = behind, *next;
+        struct request *list = requests.behind, *next;
 
-        behind = NULL;
+        requests.behind = NULL;
         for (; list; list = next) {
                 next = list->next;
                 if (list->slot == slot) {
                         begin_write(list);
                 } else {
-                        list->next = behind;
-                        behind = list;
+                        list->next = requests.behind;
+                        requests.behind = list;
                 }
         }
 }
@@ -823,7 +830,7 @@ void far_done(struct far_request *r)
         struct request *q = r->owner;
         _Atomic unsigned *barren = &r->place->node->barren;
 
-        given[r->place->node->index]--;
+        r->place->node->given--;
         if (!r->error && atomic_load_explicit(barren, memory_order_relaxed))
                 atomic_store_explicit(barren, 0, memory_order_relaxed);
         if (q->check) {
@@ -861,13 +868,13 @@ void far_failed(struct far_request *r)
 {
         struct far_node *n = r->place->node;
 
-        given[n->index]--;
+        n->given--;
         if (n->hands_back && !n->failed) {
                 n->failed = true;
                 atomic_fetch_add_explicit(&n->barren, 1, memory_order_relaxed);
         }
-        r->next = failed;
-        failed = r;
+        r->next = requests.failed;
+        requests.failed = r;
 }
 
 /* ---- nodes that break ---- */
@@ -876,8 +883,8 @@ void far_failed(struct far_request *r)
 static void fail_queues(const struct far_node *n)
 {
         for (unsigned op = FAR_READ; op <= FAR_WRITE; op++) {
-                fail_all(queues[n->index][op].head);
-                queues[n->index][op].head = NULL;
+                fail_all(requests.queue[n->index][op].head);
+                requests.queue[n->index][op].head = NULL;
         }
 }
 
@@ -885,7 +892,7 @@ void far_down(struct far_node *n, const char *why)
 {
         const struct copies c = copies();
 
-        if (writing[n->index])
+        if (n->writing)
                 copies_unfenced(&c, n);
         repair_needed();
         atomic_store_explicit(&n->up, false, memory_order_relaxed);
@@ -913,11 +920,11 @@ void far_up(struct far_node *n)
 
 void request_leave(const struct far_node *n) { fail_queues(n); }
 
-bool request_has_left(const struct far_node *n) { return !given[n->index]; }
+bool request_has_left(const struct far_node *n) { return !n->given; }
 
 static bool has_failed(const struct far_node *n)
 {
-        for (const struct far_request *r = failed; r; r = r->next)
+        for (const struct far_request *r = requests.failed; r; r = r->next)
                 if (r->place->node == n)
                         return true;
         return false;
@@ -928,11 +935,11 @@ static bool has_failed(const struct far_node *n)
 static void settle(struct far_node *n)
 {
         const struct copies c = copies();
-        bool copied = n->hands_back || (pieces && copies_leave(&c, n));
+        bool copied = n->hands_back || (requests.pieces && copies_leave(&c, n));
 
         if (!copied && (n->lost_pages || has_failed(n)))
-                on_loss(n);
-        if (!n->hands_back && writing[n->index])
+                requests.on_loss(n);
+        if (!n->hands_back && n->writing)
                 copies_unfenced(&c, n);         /* before they are called over */
         repair_needed();
         if (is_set(&n->is_left))
@@ -962,11 +969,11 @@ static void retry(struct request *q)
         struct far_node *n = (struct far_node *)culprit(q);
 
         if (write ? copies_all_lost(&c, q->slab, q->slot) : copies_gone(&c, q->slab, q->slot))
-                on_loss(n);
-        if (patient_ms - q->stranded > opt.timeout_ms) {
+                requests.on_loss(n);
+        if (requests.patient_ms - q->stranded > opt.timeout_ms) {
                 far_lost(n, true, "no node with a right copy of a page has answered for %u s",
                          opt.timeout_ms / 1000);
-                on_loss(n);
+                requests.on_loss(n);
         }
         if (write)
                 send_write(q);
@@ -976,25 +983,23 @@ static void retry(struct request *q)
 
 static void pass_time(void)
 {
-        int64_t now = now_ms(), gap = now - looked;
+        int64_t now = now_ms(), gap = now - requests.looked;
 
-        if (stranded)
-                patient_ms += gap < GAP_MS ? gap : GAP_MS;
-        looked = now;
+        if (requests.stranded)
+                requests.patient_ms += gap < GAP_MS ? gap : GAP_MS;
+        requests.looked = now;
 }
 
 static unsigned retry_stranded(void)
 {
-        static int64_t next;
-
         pass_time();
-        if (!stranded || looked < next)
+        if (!requests.stranded || requests.looked < requests.next_try)
                 return 0;
-        struct request *q = stranded, *after;
+        struct request *q = requests.stranded, *after;
         unsigned n = 0;
-        next = looked + PATIENCE_MS;
-        stranded = NULL;
-        atomic_store_explicit(&waiting, false, memory_order_relaxed);
+        requests.next_try = requests.looked + PATIENCE_MS;
+        requests.stranded = NULL;
+        atomic_store_explicit(&requests.waiting, false, memory_order_relaxed);
         for (; q; q = after, n++) {
                 after = q->next;
                 retry(q);
@@ -1009,10 +1014,10 @@ unsigned request_elsewhere(void)
         for (unsigned i = 0; i < far_nodes(); i++)
                 if (far_node_at(i)->lost && !far_node_at(i)->settled)
                         settle(far_node_at(i));
-        while (failed) {
-                struct far_request *r = failed;
+        while (requests.failed) {
+                struct far_request *r = requests.failed;
                 struct request *q = r->owner;
-                failed = r->next;
+                requests.failed = r->next;
                 n++;
                 if (q->check)
                         check_over(q, CHECK_SILENT);
@@ -1021,9 +1026,9 @@ unsigned request_elsewhere(void)
                 else
                         send_read(q);
         }
-        return stranded ? n + retry_stranded() : n;
+        return requests.stranded ? n + retry_stranded() : n;
 }
 
-bool request_waits(void) { return atomic_load_explicit(&waiting, memory_order_relaxed); }
+bool request_waits(void) { return atomic_load_explicit(&requests.waiting, memory_order_relaxed); }
 
-int request_patience(void) { return failed ? 0 : stranded ? PATIENCE_MS : -1; }
+int request_patience(void) { return requests.failed ? 0 : requests.stranded ? PATIENCE_MS : -1; }

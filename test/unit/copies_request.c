@@ -190,54 +190,21 @@ void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
 
 /* ---- the memory of a process ---- */
 
-struct io_memory {
-        struct queue queues[NODES][3];
-        unsigned writing[NODES], given[NODES];
-        struct request *unused, *stranded, *behind, *writes;
-        struct far_request *failed;
-        int64_t patient_ms, looked;
-};
-static struct io_memory memory[SEATS];
+/* The queues, which stand last, are by node: the model has the first few nodes. */
+enum { MEMORY = offsetof(struct requests, queue[NODES]) };
+static char memory[SEATS][MEMORY];
 static struct seat *loaded;
-
-static void swap_out(struct io_memory *m)
-{
-        memcpy(m->queues, queues, sizeof(m->queues));
-        memcpy(m->writing, writing, sizeof(m->writing));
-        memcpy(m->given, given, sizeof(m->given));
-        m->unused = unused;
-        m->stranded = stranded;
-        m->behind = behind;
-        m->writes = writes;
-        m->failed = failed;
-        m->patient_ms = patient_ms;
-        m->looked = looked;
-}
-
-static void swap_in(const struct io_memory *m)
-{
-        memcpy(queues, m->queues, sizeof(m->queues));
-        memcpy(writing, m->writing, sizeof(m->writing));
-        memcpy(given, m->given, sizeof(m->given));
-        unused = m->unused;
-        stranded = m->stranded;
-        behind = m->behind;
-        writes = m->writes;
-        failed = m->failed;
-        patient_ms = m->patient_ms;
-        looked = m->looked;
-}
 
 void memory_of(struct seat *s)
 {
         if (loaded == s)
                 return;
         if (loaded) {
-                swap_out(&memory[loaded - seats]);
+                memcpy(&memory[loaded - seats], &requests, MEMORY);
                 repair_memory_out((unsigned)(loaded - seats));
                 leave_memory_out((unsigned)(loaded - seats));
         }
-        swap_in(&memory[s - seats]);
+        memcpy(&requests, &memory[s - seats], MEMORY);
         repair_memory_in((unsigned)(s - seats));
         leave_memory_in((unsigned)(s - seats));
         loaded = s;
@@ -348,6 +315,7 @@ void side_step(void)
         uint64_t slot, before = repair_pages();
         frame_t frame;
 
+        request_pieces((struct slot_pieces *)1);        /* no node has a unit: they are not read */
         request_on_loss(ends);
         for (unsigned i = 0; i < HELD; i++) {
                 struct page *g = &s->page[i];
