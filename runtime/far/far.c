@@ -12,10 +12,10 @@
 #include "far/io.h"
 #include "far/leave.h"
 #include "far/memfd.h"
+#include "far/outage.h"
 #include "far/placement.h"
 #include "far/rebuild.h"
 #include "far/repair.h"
-#include "far/request.h"
 #include "far/scrub.h"
 #include "far/timing.h"
 #include "far/tree.h"
@@ -196,7 +196,7 @@ void far_init(uint64_t room)
         }
         check_replicas();
         slabs_init(far_node_list(), far_nodes(), room);
-        request_on_loss(end_lost);
+        outage_on_loss(end_lost);
         slabs_then(far_return);
         for (unsigned i = 0; opt.verbose && i < far_nodes(); i++) {
                 describe(far_node_at(i), text);

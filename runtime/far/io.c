@@ -49,6 +49,7 @@
 #include "far/far.h"
 #include "far/io.h"
 #include "far/leave.h"
+#include "far/outage.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/scrub.h"
@@ -128,7 +129,7 @@ static unsigned step(void)
         for (unsigned i = 0; i < far_nodes(); i++)
                 if (far_node_at(i)->attached)
                         work += far_node_at(i)->driver->poll(far_node_at(i));
-        work += request_elsewhere();
+        work += outage_step();
         work += leave_step();
         for (uint64_t slot; repair_next(&slot, &frame); work++)
                 request_repair(slot, frame);
@@ -160,7 +161,7 @@ static bool wait_for_news(int limit_ms)
         struct pollfd fds[FDS_MAX] = { { .fd = io.doorbell, .events = POLLIN } };
         unsigned n = 1;
 
-        shorten(&limit_ms, request_patience());
+        shorten(&limit_ms, outage_patience());
         shorten(&limit_ms, repair_patience());
         shorten(&limit_ms, leave_patience());
         shorten(&limit_ms, scrub_patience());
@@ -172,7 +173,7 @@ static bool wait_for_news(int limit_ms)
                         return false;
                 n += (unsigned)got;
         }
-        if (request_patience() == 0)    /* a driver has handed something back */
+        if (outage_patience() == 0)    /* a driver has handed something back */
                 return false;
         poll(fds, n, limit_ms);
         if (fds[0].revents & POLLIN) {
@@ -221,7 +222,7 @@ static void attach_all(void)
                 int err = is_remote(n) && !n->is_left ? attach(n, why) : 0;
                 if (err && (n->lost || n->hands_back)) {
                         far_lost(n, false, "%s", why);
-                        request_elsewhere();
+                        outage_step();
                 }
                 if (err && !n->hands_back)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
@@ -383,6 +384,8 @@ void io_forked(void)
         pthread_mutex_init(&io.lock, NULL);
         turns_forked();
         request_forked();
+        outage_forked();
+        repair_forked();
         scrub_forked();
 }
 

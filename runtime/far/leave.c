@@ -135,12 +135,12 @@ static unsigned leave(struct far_node *n, struct leaving *l)
                 if (!may_leave(n))
                         return 0;
                 atomic_store_explicit(&n->is_left, true, memory_order_relaxed);
-                request_leave(n);
+                request_hand_back(n);
                 note_left(n);
         }
         /* It may end before it is answered. */
         if (!n->lost &&
-            (!request_has_left(n) || !is_set(&n->unneeded) || has_strangers(n) ||
+            (!request_is_idle(n) || !is_set(&n->unneeded) || has_strangers(n) ||
              !n->driver->answer(n, true)))
                 return 0;
         l->over = true;

@@ -7,8 +7,8 @@
 #include "common/clock.h"
 #include "far/io.h"
 #include "far/leave.h"
+#include "far/outage.h"
 #include "far/repair.h"
-#include "far/request.h"
 #include "far/slabs.h"
 #include "vm/vm.h"
 
@@ -159,7 +159,7 @@ void moves_look(struct vm *vm)
                        added == 1 ? "" : "s", added == 1 ? "s" : "");
         /* Nodes that answer again are told who died meanwhile; and what waits may wait for that. */
         if (work &&
-            (dead || atomic_load(&slabs_common()->uncut) & ~slabs_down() || request_waits()))
+            (dead || atomic_load(&slabs_common()->uncut) & ~slabs_down() || outage_waits()))
                 cut_dead(&seq.cutter, vm);
         if (added || found)
                 repair_wanted();

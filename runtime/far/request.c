@@ -10,9 +10,10 @@
  *                     copy is there or has missed it, its ring entry is over.  vCPUs that sleep on
  *                     it are woken
  *
- * A node that breaks hands its transfers back (far_failed).  A read is asked of another place; a
- * write goes on without that copy, which is not read from then on.  What no node can carry out now
- * is stranded: it is tried again until --timeout has passed, and ends the program then.
+ * A node that breaks hands its transfers back (far_failed).  Then outage.c has their requests go on
+ * without it: a read is asked of another place; a write goes on without that copy, which is not
+ * read from then on.  A request that no node can carry out now is stranded: outage.c tries it again
+ * until --timeout has passed, and ends the program then.
  */
 #include <errno.h>
 #include <limits.h>
@@ -24,11 +25,11 @@
 #include "base/message.h"
 #include "base/options.h"
 #include "base/word.h"
-#include "common/clock.h"
 #include "far/copies.h"
 #include "far/meter.h"
 #include "far/repair.h"
 #include "far/request.h"
+#include "far/requests.h"
 #include "far/sums.h"
 #include "far/wait.h"
 #include "include/tree.h"
@@ -36,71 +37,8 @@
 #include "vm/vm.h"
 
 #define BATCH       64                  /* transfers given to a driver at a time */
-#define PATIENCE_MS 10                  /* between two attempts at what is stranded */
-/* between two looks at the clock: more than this is our own pause, not the nodes' silence */
-#define GAP_MS      50
 
-struct request {
-        const struct far_slab *slab;
-        struct io_entry *entry;         /* of a write or a part */
-        uint64_t slot;
-        frame_t frame;
-        unsigned vcpu;                  /* whose ring it came from */
-        /* Sets of places.  Of a write: the copy is under way; is there; may come late, for ever.
-         * Of a read: the copy is wrong. */
-        unsigned waits, good, late, bad;
-        bool again;                     /* a read that has failed its check once */
-        bool refused;                   /* a write that a node could not carry out */
-        /* A page that nobody had asked for when its request was made, even if its op is FAR_READ by
-         * now; and its first use is to be a fault. */
-        bool ahead, marker;
-        /* Bytes for a vCPU's bounce page, which no entry and no frame names; and they are not
-         * compared with a sum. */
-        bool part, raw;
-        struct sum_of_part right;       /* of a part that is not raw and not the whole page */
-        uint64_t taken;                 /* TSC when it came off its ring */
-        /* For the parts of a fetch, of a sampled read: when its vCPU asked, by the guest's TSC, and
-         * when it went to its driver; else 0. */
-        uint64_t asked, sent;
-        int64_t stranded;               /* since when, by patient_ms; 0: it is not */
-        /* Nobody's: a copy of a page is read and written where it is wanting (repair.c). */
-        bool repair;
-        bool unfit;                     /* so no copy of it was right */
-        check_fn *check;                /* nor this: a copy is read for its sum alone; else NULL */
-        struct request *before, *after; /* in `writes` */
-        struct request *next;           /* in a list of struct requests */
-        /* A read, or the copies of a write, by index of the place; .owner: this request. */
-        struct far_request copy[];
-};
-
-/* What this process has under way.  The I/O side writes all of it, but for the first two fields. */
-static struct requests {
-        /* The tree's: where sums of pieces are kept.  Stored once by io_start(), before the I/O
-         * side begins its work. */
-        struct slot_pieces *pieces;
-        /* Ends the program for a lost node, and does not return.  Stored once by far_init(). */
-        void (*on_loss)(const struct far_node *n);
-
-        struct request *unused;         /* for new_request() */
-        /* Writes from begin_write() until they are over, by before and after: slots that must not
-         * be repaired. */
-        struct request *writes;
-        struct request *behind;         /* writes that wait until their slot is repaired */
-        /* Transfers that a node has handed back: for request_elsewhere(). */
-        struct far_request *failed;
-
-        struct request *stranded;       /* no node can carry them out now */
-        /* Something is stranded.  Relaxed: other threads read it as a hint (request_waits()). */
-        _Atomic bool waiting;
-        int64_t patient_ms;             /* in which this process ran and had something stranded */
-        int64_t looked;                 /* now_ms() when patient_ms was counted last */
-        int64_t next_try;               /* now_ms() of the next attempt at what is stranded */
-
-        /* Transfers that are not posted yet, by node and far_op. */
-        struct queue { struct far_request *head, **tail; } queue[NODES_MAX][3];
-} requests;
-
-void request_on_loss(void (*owner)(const struct far_node *n)) { requests.on_loss = owner; }
+struct requests requests;
 
 void request_pieces(struct slot_pieces *of_tree) { requests.pieces = of_tree; }
 
@@ -109,13 +47,8 @@ void request_forked(void)
         memset(requests.queue, 0, sizeof(requests.queue));
         requests.stranded = requests.behind = requests.writes = NULL;
         requests.failed = NULL;
-        repair_forked();
-        for (unsigned i = 0; i < far_nodes(); i++) {
-                struct far_node *n = far_node_at(i);
-                n->given = n->writing = 0;
-                atomic_store_explicit(&n->up, !n->hands_back, memory_order_relaxed);
-                n->down_since = 0;
-        }
+        for (unsigned i = 0; i < far_nodes(); i++)
+                far_node_at(i)->given = far_node_at(i)->writing = 0;
 }
 
 static struct request *new_request(void)
@@ -137,11 +70,6 @@ static void reuse(struct request *q)
 {
         q->next = requests.unused;
         requests.unused = q;
-}
-
-static struct copies copies(void)
-{
-        return (struct copies){ .units = (char *)TREE_WINDOW, .self = CONTROL->tree_number };
 }
 
 /* Not of a part. */
@@ -657,8 +585,8 @@ void request_spoiled(uint64_t slot, unsigned places)
                 }
 }
 
-/* Counters that other threads only read. */
-static void one_more(_Atomic uint64_t *c)
+/* A statistic that the I/O side alone counts: relaxed, as other threads only read it. */
+static void count_one(_Atomic uint64_t *c)
 {
         atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1,
                               memory_order_relaxed);
@@ -671,9 +599,9 @@ static void count_page(const struct far_request *r)
 
         if (q->raw || r->len < PAGE_SIZE)       /* no page */
                 return;
-        one_more(r->op == FAR_WRITE ? &n->written : &n->read);
+        count_one(r->op == FAR_WRITE ? &n->written : &n->read);
         if (r->repeated)
-                one_more(&n->resent);
+                count_one(&n->resent);
         if (atomic_load_explicit(&CONTROL->stats_on, memory_order_relaxed))
                 meter_page(n, r->op == FAR_WRITE, q->taken);
         if (q->asked && !q->again)
@@ -703,7 +631,7 @@ static void count_missed(const struct request *q)
                 struct far_node *n = s->place[k].node;
                 if (q->good >> k & 1 || is_set(&n->is_left))
                         continue;
-                one_more(&n->missed);
+                count_one(&n->missed);
                 missed = true;
         }
         if (missed)
@@ -877,10 +805,7 @@ void far_failed(struct far_request *r)
         requests.failed = r;
 }
 
-/* ---- nodes that break ---- */
-
-/* What is not posted yet is to be asked of others. */
-static void fail_queues(const struct far_node *n)
+void request_hand_back(const struct far_node *n)
 {
         for (unsigned op = FAR_READ; op <= FAR_WRITE; op++) {
                 fail_all(requests.queue[n->index][op].head);
@@ -888,147 +813,26 @@ static void fail_queues(const struct far_node *n)
         }
 }
 
-void far_down(struct far_node *n, const char *why)
+bool request_is_idle(const struct far_node *n) { return !n->given; }
+
+void request_go_without(struct far_request *r)
 {
-        const struct copies c = copies();
+        struct request *q = r->owner;
 
-        if (n->writing)
-                copies_unfenced(&c, n);
-        repair_needed();
-        atomic_store_explicit(&n->up, false, memory_order_relaxed);
-        n->down_since = now_ms();
-        one_more(&n->breaks);
-        warnx_("%s: %s: its pages are read from other nodes, as far as they have them",
-               n->option->origin, why);
-        fail_queues(n);
-}
-
-void far_up(struct far_node *n)
-{
-        const struct copies c = copies();
-
-        n->failed = false;
-        atomic_store_explicit(&n->up, true, memory_order_relaxed);
-        if (n->down_since) {            /* else it is new */
-                copies_fenced(&c, n);
-                warnx_("%s: it answers again, after %.1f s", n->option->origin,
-                       (double)(now_ms() - n->down_since) / 1000);
-        }
-        n->down_since = 0;
-        repair_wanted();
-}
-
-void request_leave(const struct far_node *n) { fail_queues(n); }
-
-bool request_has_left(const struct far_node *n) { return !n->given; }
-
-static bool has_failed(const struct far_node *n)
-{
-        for (const struct far_request *r = requests.failed; r; r = r->next)
-                if (r->place->node == n)
-                        return true;
-        return false;
-}
-
-/* Handles the loss of a node.  With a single copy, a failed request is a lost page.  If the node is
- * to be left, its pages may have copies: what has none is found when it is asked for. */
-static void settle(struct far_node *n)
-{
-        const struct copies c = copies();
-        bool copied = n->hands_back || (requests.pieces && copies_leave(&c, n));
-
-        if (!copied && (n->lost_pages || has_failed(n)))
-                requests.on_loss(n);
-        if (!n->hands_back && n->writing)
-                copies_unfenced(&c, n);         /* before they are called over */
-        repair_needed();
-        if (is_set(&n->is_left))
-                ;                       /* leave.c says so */
-        else if (copied)
-                warnx_("%s: %s: it is lost, and the program goes on with the other copies of its "
-                       "pages", n->option->origin, n->why);
-        else
-                warnx_("%s: %s: nothing was there yet, so the program goes on without it",
-                       n->option->origin, n->why);
-        n->settled = true;
-}
-
-/* A node of the request's slab, for messages: the last that is lost, else the first. */
-static const struct far_node *culprit(const struct request *q)
-{
-        for (unsigned k = q->slab->places; k-- > 0; )
-                if (q->slab->place[k].node->lost)
-                        return q->slab->place[k].node;
-        return q->slab->place[0].node;
-}
-
-static void retry(struct request *q)
-{
-        const struct copies c = copies();
-        bool write = q->copy[0].op == FAR_WRITE;
-        struct far_node *n = (struct far_node *)culprit(q);
-
-        if (write ? copies_all_lost(&c, q->slab, q->slot) : copies_gone(&c, q->slab, q->slot))
-                requests.on_loss(n);
-        if (requests.patient_ms - q->stranded > opt.timeout_ms) {
-                far_lost(n, true, "no node with a right copy of a page has answered for %u s",
-                         opt.timeout_ms / 1000);
-                requests.on_loss(n);
-        }
-        if (write)
-                send_write(q);
+        if (q->check)
+                check_over(q, CHECK_SILENT);
+        else if (r->op == FAR_WRITE)
+                copy_over(r, false);
         else
                 send_read(q);
 }
 
-static void pass_time(void)
+bool request_is_write(const struct request *q) { return q->copy[0].op == FAR_WRITE; }
+
+void request_send(struct request *q)
 {
-        int64_t now = now_ms(), gap = now - requests.looked;
-
-        if (requests.stranded)
-                requests.patient_ms += gap < GAP_MS ? gap : GAP_MS;
-        requests.looked = now;
+        if (request_is_write(q))
+                send_write(q);
+        else
+                send_read(q);
 }
-
-static unsigned retry_stranded(void)
-{
-        pass_time();
-        if (!requests.stranded || requests.looked < requests.next_try)
-                return 0;
-        struct request *q = requests.stranded, *after;
-        unsigned n = 0;
-        requests.next_try = requests.looked + PATIENCE_MS;
-        requests.stranded = NULL;
-        atomic_store_explicit(&requests.waiting, false, memory_order_relaxed);
-        for (; q; q = after, n++) {
-                after = q->next;
-                retry(q);
-        }
-        return n;
-}
-
-unsigned request_elsewhere(void)
-{
-        unsigned n = 0;
-
-        for (unsigned i = 0; i < far_nodes(); i++)
-                if (far_node_at(i)->lost && !far_node_at(i)->settled)
-                        settle(far_node_at(i));
-        while (requests.failed) {
-                struct far_request *r = requests.failed;
-                struct request *q = r->owner;
-                requests.failed = r->next;
-                n++;
-                if (q->check)
-                        check_over(q, CHECK_SILENT);
-                else if (r->op == FAR_WRITE)
-                        copy_over(r, false);
-                else
-                        send_read(q);
-        }
-        return requests.stranded ? n + retry_stranded() : n;
-}
-
-bool request_waits(void) { return atomic_load_explicit(&requests.waiting, memory_order_relaxed); }
-
-int request_patience(void) { return requests.failed ? 0 : requests.stranded ? PATIENCE_MS : -1; }

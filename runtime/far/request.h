@@ -31,21 +31,10 @@ void request_spoiled(uint64_t slot, unsigned places);
 void request_go_on(uint64_t slot);
 /* Gives drivers what they have room for; demand reads first.  Returns how many transfers. */
 unsigned request_post(void);
-/* After the drivers were polled: finds another node for what one has handed back, and tries again
- * what no node could carry out.  Returns how much there was to do. */
-unsigned request_elsewhere(void);
-/* No node can carry out some request, perhaps because a process has died whose writes may still
- * arrive.  Any thread; a hint. */
-bool request_waits(void);
-/* There are requests that no node can carry out now: look again in so many ms.  -1: none. */
-int request_patience(void);
-/* Sets the function that decides what becomes of the program when a node with its pages is lost
- * (n->why), and no other has them.  It is called by the thread that does the I/O, outside of all
- * drivers, and does not return. */
-void request_on_loss(void (*owner)(const struct far_node *n));
-/* Nothing more is asked of the node, which has its `is_left` set; and what it was given is over. */
-void request_leave(const struct far_node *n);
-bool request_has_left(const struct far_node *n);
+/* Hands all transfers back that were not posted to the node yet, as its driver would. */
+void request_hand_back(const struct far_node *n);
+/* No transfer of this process is under way at the node. */
+bool request_is_idle(const struct far_node *n);
 /* In a forked child: nothing is under way. */
 void request_forked(void);
 

@@ -5,7 +5,7 @@
  *   copies_process.c     lives; what a process believes, its slots, its death
  *   copies_program.c     how processes come to be, and what programs do
  *   copies_tree.c        the real sources of the tree, and what surrounds them
- *   copies_request.c     the real copies.c and request.c, in each process's own memory
+ *   copies_request.c     the real copies.c, request.c and outage.c, in each process's own memory
  *   copies_repair.c      the real repair.c, in the same way
  *   copies_leave.c       the real leave.c and moves.c, in the same way
  *   copies_node.c        memory nodes, the network, and a driver

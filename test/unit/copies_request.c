@@ -1,6 +1,6 @@
 /*
- * See copies_model.h: copies.c and request.c, as they are.  What request.c keeps for its process is
- * swapped when another process of the model continues.
+ * See copies_model.h: copies.c, request.c and outage.c, as they are.  What the last two keep for
+ * their process is swapped when another process of the model continues.
  */
 #include <errno.h>
 #include <limits.h>
@@ -16,6 +16,7 @@
 #include "far/leave.h"
 #include "far/wait.h"
 #include "far/meter.h"
+#include "far/outage.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "include/tree.h"
@@ -72,6 +73,7 @@ static uint64_t made_good[SLOTS];
         (made_good[index_of(slot)] = sched_steps, (copies_repaired)(c, slot, good))
 
 #include "far/request.c"
+#include "far/outage.c"
 
 struct options opt = { .timeout_ms = 1u << 30, .verify = true, .replicas = 2 };
 
@@ -192,7 +194,7 @@ void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
 
 /* The queues, which stand last, are by node: the model has the first few nodes. */
 enum { MEMORY = offsetof(struct requests, queue[NODES]) };
-static char memory[SEATS][MEMORY];
+static struct { char requests[MEMORY], outage[sizeof(outage)]; } memory[SEATS];
 static struct seat *loaded;
 
 void memory_of(struct seat *s)
@@ -200,11 +202,13 @@ void memory_of(struct seat *s)
         if (loaded == s)
                 return;
         if (loaded) {
-                memcpy(&memory[loaded - seats], &requests, MEMORY);
+                memcpy(memory[loaded - seats].requests, &requests, MEMORY);
+                memcpy(memory[loaded - seats].outage, &outage, sizeof(outage));
                 repair_memory_out((unsigned)(loaded - seats));
                 leave_memory_out((unsigned)(loaded - seats));
         }
-        memcpy(&requests, &memory[s - seats], MEMORY);
+        memcpy(&requests, memory[s - seats].requests, MEMORY);
+        memcpy(&outage, memory[s - seats].outage, sizeof(outage));
         repair_memory_in((unsigned)(s - seats));
         leave_memory_in((unsigned)(s - seats));
         loaded = s;
@@ -316,7 +320,7 @@ void side_step(void)
         frame_t frame;
 
         request_pieces((struct slot_pieces *)1);        /* no node has a unit: they are not read */
-        request_on_loss(ends);
+        outage_on_loss(ends);
         for (unsigned i = 0; i < HELD; i++) {
                 struct page *g = &s->page[i];
                 if (!g->asked)
@@ -326,7 +330,7 @@ void side_step(void)
         }
         request_post();
         driver_step();
-        request_elsewhere();
+        outage_step();
         leave_step();
         while (repair_next(&slot, &frame))
                 request_repair(slot, frame);

@@ -47,14 +47,14 @@ void io_keep(void) {}
 uint64_t scrub_total(unsigned what) { (void)what; return 0; }
 void scrub_thread_forked(void) {}
 void request_forked(void) {}
-bool request_waits(void) { return false; }
+bool outage_waits(void) { return false; }
 bool leave_is_asked(void) { return false; }
 void leave_is_over(struct far_node *n) { (void)n; }
 void leave_forked(void) {}
 const char *leave_state(const struct far_node *n) { (void)n; return NULL; }
 bool io_is_attached(void) { return true; }
 void io_forked(void) {}
-void request_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }
+void outage_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }
 int io_add(struct far_node *n, char *why)
 {
         (void)why;
