@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/message.h"
 #include "far/far.h"
@@ -233,6 +234,68 @@ void far_close(void)
         slabs_close();
         for (struct far_node *n; (n = far_node_drop()); )
                 far_node_close(n);
+}
+
+/*
+ * ---- standing still ----
+ *
+ * The order of the parts, for fork and for a process that must have one thread:
+ *
+ *   1. the threads of rebuild.c and scrub_start.c, since they may wait for the I/O side
+ *   2. copies that the I/O side makes by itself.  Fork writes pages to their slots, and a write
+ *      waits as long as its slot is being copied
+ *   3. the I/O side, which has moved pages until then
+ *
+ * They continue in the opposite order.
+ */
+
+/* Waits for copies and for reads of scrub.c that are under way, as long as nodes take to answer or
+ * to break.  Undone by repair_go_on(). */
+static void stop_copies(void)
+{
+        const void *word;
+        unsigned n;
+
+        leave_put_off();
+        repair_stop();
+        while ((n = repair_under_way(&word)) > 0)
+                if (opt.io == IO_INLINE)
+                        io_wait(word, n);
+                else
+                        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
+
+void far_hold_background(void)
+{
+        rebuild_hold();
+        scrub_hold();
+        stop_copies();
+}
+
+void far_hold(void) { io_hold(); }
+
+void far_release(void)
+{
+        io_release();
+        repair_go_on();
+        scrub_release();
+        rebuild_release();
+}
+
+void far_rest(void)
+{
+        rebuild_rest();
+        scrub_rest();
+        io_hold();
+        io_end();
+}
+
+void far_go_on(void)
+{
+        io_again();
+        io_release();
+        scrub_go_on();
+        rebuild_go_on();
 }
 
 const struct far_node *far_needs_thread(void)

@@ -380,6 +380,23 @@ void far_unkeep(const struct far_kept *k);
 /* In the next program, before far_init(). */
 void far_adopt(const struct far_kept *k);
 
+/* --- standing still (far.c) --- */
+
+/* For fork, in two steps, by the thread that forks; all other threads of the program are quiesced.
+ * far_hold_background(): far memory begins nothing by itself any more: no copy, no place, no scrub,
+ * and no node is answered that it may end.  Pages still move, so that the image of the program can
+ * be written.  far_hold(): nor do pages move, and no thread is in a driver.  far_release() ends
+ * both, in the parent. */
+void far_hold_background(void);
+void far_hold(void);
+void far_release(void);
+/* For a process that must have one thread: far memory has none from far_rest() to far_go_on(), and
+ * no thread may wait for a page.  Nodes stay connected; the VM may be another one afterwards. */
+void far_rest(void);
+void far_go_on(void);
+
+/* --- fork (far.c) --- */
+
 /* Is there a node whose pages only the I/O thread may move?  NULL: none. */
 const struct far_node *far_needs_thread(void);
 /* Is there a node that a forked child could not use?  NULL: none. */

@@ -320,20 +320,6 @@ void io_wake(void)
                 return;
 }
 
-void io_pause_repairs(void)
-{
-        const void *word;
-        unsigned n;
-
-        leave_put_off();
-        repair_stop();
-        while ((n = repair_under_way(&word)) > 0)
-                if (opt.io == IO_INLINE)
-                        io_wait(word, n);
-                else
-                        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-}
-
 void io_hold(void)
 {
         const uint64_t ring = 1;

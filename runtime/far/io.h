@@ -29,12 +29,9 @@ void io_wait(const void *word, uint32_t seen);
 void io_keep(void);
 /* The I/O thread, if it sleeps, looks at what there is to do.  Any thread, not during fork. */
 void io_wake(void);
-/* For fork: the I/O thread is quiesced, outside of any driver, from io_hold() to io_release(). */
+/* The I/O thread is quiesced, outside of any driver, from io_hold() to io_release(). */
 void io_hold(void);
 void io_release(void);
-/* Before fork: leaves no node (leave.h), begins no repair (repair.c) and no read of scrub.c until
- * repair_go_on(), and waits for those under way, as long as nodes take to answer or to break. */
-void io_pause_repairs(void);
 /* Between io_hold() and io_release(): ends the thread, and makes it again, in another VM if need
  * be. Nodes stay connected. */
 void io_end(void);

@@ -15,9 +15,7 @@
 #include "base/message.h"
 #include "base/own_thread.h"
 #include "control/control.h"
-#include "far/io.h"
-#include "far/rebuild.h"
-#include "far/scrub.h"
+#include "far/far.h"
 #include "marshal/sys.h"
 #include "process/alone.h"
 #include "process/service.h"
@@ -95,12 +93,10 @@ int alone_begin(struct thread *t)
         ctl_rest();
         stats_interval_rest();
         guide_watch_rest();
-        rebuild_rest();
-        scrub_rest();
+        /* The cleaner may wait for a page until it is held, and for none after that. */
         service_hold(0);
-        io_hold();
+        far_rest();
         service_end();
-        io_end();
         own_threads_rest();
         take_apart(t->vm);
         wait_for_burial();
@@ -112,14 +108,11 @@ void alone_end(struct thread *t)
         put_together(t->vm);
         /* First run: now the VM has its kernel thread, even if none can be made a moment later. */
         vcpu_retire(t);
-        io_again();
         service_again();
+        far_go_on();
         stats_interval_start();
         guide_watch_go_on();
-        rebuild_go_on();
-        scrub_go_on();
         ctl_start(t->vm);
-        io_release();
         service_release();
         signals_release(t, mask);
 }

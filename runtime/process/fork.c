@@ -26,10 +26,6 @@
 #include "base/privfd.h"
 #include "control/control.h"
 #include "far/far.h"
-#include "far/io.h"
-#include "far/rebuild.h"
-#include "far/repair.h"
-#include "far/scrub.h"
 #include "far/tree.h"
 #include "far/wait.h"
 #include "marshal/sys.h"
@@ -224,11 +220,9 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
         long pid = expect_child(t, &child);
         if (pid)
                 return pid;
-        rebuild_hold();
-        scrub_hold();
-        io_pause_repairs();
+        far_hold_background();
         pid = fork_image_take(&im, t, slabs_tree(), &child);
-        io_hold();
+        far_hold();
         stats_hold();
         if (pid == 0)
                 pid = host_fork(rq, pidfd);
@@ -239,10 +233,7 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
                 return 0;
         }
         stats_release();
-        io_release();
-        repair_go_on();
-        scrub_release();
-        rebuild_release();
+        far_release();
         fork_image_free(&im);
         tree_child_left(&child);
         return pid;

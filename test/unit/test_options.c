@@ -54,6 +54,16 @@ void leave_forked(void) {}
 const char *leave_state(const struct far_node *n) { (void)n; return NULL; }
 bool io_is_attached(void) { return true; }
 void io_forked(void) {}
+void io_hold(void) {}
+void io_release(void) {}
+void io_end(void) {}
+void io_again(void) {}
+void io_wait(const void *word, uint32_t seen) { (void)word, (void)seen; }
+void leave_put_off(void) {}
+void scrub_hold(void) {}
+void scrub_release(void) {}
+void scrub_rest(void) {}
+void scrub_go_on(void) {}
 void outage_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }
 int io_add(struct far_node *n, char *why)
 {
