@@ -37,84 +37,85 @@ struct far_kept_node {
         char data[FAR_KEPT] __attribute__((aligned(8)));        /* the driver's own */
 };
 
+/* A node of this process.  The fields stand in groups by their writer. */
 struct far_node {
+        /* --- By nodes.c, before any other thread sees the node; constant, but for `driver` and
+         * `module` in a forked child (far_reload()) and `member` (slabs.c). --- */
         const struct far_driver *driver;
+        void *module;                   /* of its driver (dlopen); NULL: vmrun itself */
         const struct node_option *option;       /* as given; lives as long as the node */
         const char *url;                /* option->url */
-        unsigned index;                 /* order of the nodes as given */
-        /* capacity: set by open, may be lowered before the first lease; nodes.c lowers it to
-         * option->size */
+        unsigned index;                 /* in the table of nodes */
+        /* This process, among those of its tree: a number that no other process of the tree ever
+         * has.  Set before attach(), and before open() unless the node is inherited. */
+        uint64_t member;
+        /* From keep() before execve, for open() to continue with; NULL: nothing. */
+        const struct far_kept_node *inherited;
+        /* Other nodes have the same pages, so what cannot be carried out now is given back, not
+         * kept (see "Nodes that hand back").  Set after open(). */
+        bool hands_back;
+
+        /* --- By the driver in open(); constant then, but for `data`, `unit` and `pages`. --- */
+        void *data;                     /* the driver's own */
+        /* Capacity.  Lowered by nodes.c to option->size, then under the lease lock: to what slabs
+         * can name, and to what is leased when the node has no more. */
         uint64_t pages;
-        /* pages that the driver keeps for itself, not counted in `pages`, out of the size that the
-         * user asked for */
+        /* Pages that the driver keeps for itself, not counted in `pages`, out of the size that the
+         * user asked for. */
         uint32_t kept;
-        /* pages: set by open where slabs must begin and end at multiples of it; 0: any page will
-         * do */
-        uint32_t granule;
-        /* bytes: set by open, or later; what is read of a page begins and ends at multiples of it.
-         * 0: pages are read whole. */
+        uint32_t granule;               /* pages: slabs begin and end at its multiples; 0: any */
+        /* Bytes: reads of a part of a page begin and end at its multiples.  0: pages are read
+         * whole.  Known at the latest when a link is up. */
         uint32_t unit;
-        /* the next four are kept by slabs.c */
+        bool alone;                     /* no second process can use it, so there is no fork */
+        /* cut() works, and of what was sent on a connection nothing arrives once the node has
+         * answered its successor. */
+        bool fences;
+
+        /* --- Under the lease lock (slabs.h). --- */
         uint32_t slab_most;             /* pages of the largest slab to ask for */
         uint32_t slabs;                 /* leased so far */
         uint64_t leased;                /* pages in them */
-        /* it did not answer when this process wanted more: it is not asked again; -errno */
-        int silent;
-        void *module;                   /* of its driver (dlopen); NULL: vmrun itself */
-        /* this process, among those of its tree: a number that no other process of it ever has.
-         * Set before attach(), and before open() unless the node is inherited. */
-        uint64_t member;
-        /* from keep() before execve, for open() to continue with; NULL: nothing */
-        const struct far_kept_node *inherited;
-        /* set by open: no second process can use it beside this one, so there is no fork */
-        bool alone;
-        /* set by open: cut() works, and of what was sent on a connection nothing arrives once the
-         * node has answered its successor */
-        bool fences;
-        /* Set after open(): other nodes have the same pages, so what cannot be carried out now is
-         * given back, not kept.  See "Nodes that hand back". */
-        bool hands_back;
-        /* It takes transfers now; always, if not hands_back.  Changed by far_up() and far_down()
-         * alone, in the thread that calls poll(), and cleared in a forked child.  Relaxed: for
-         * others it is a hint. */
+        int silent;                     /* -errno of a lease: the node is not asked again; else 0 */
+
+        /* --- By the I/O side: the node's state.  far_answers() is the summary. --- */
+        /* attach() succeeded in this process: poll() and arm() may be called.  A child attaches no
+         * node that its parent had left. */
+        bool attached;
+        /* It takes transfers now; always, if not hands_back.  By far_up() and far_down() alone, and
+         * cleared in a forked child.  Relaxed: for other threads a hint. */
         _Atomic bool up;
         int64_t down_since;             /* now_ms(); 0: it is up, or was not up yet */
-        /* attach() succeeded in this process: poll() and arm() may be called.  A child attaches no
-         * node that its parent had left.  Of the I/O side (io.c). */
-        bool attached;
-        void *data;                     /* the driver's own */
-        /* Transfers of it that are not over, queued ones included; and the writes among them.  By
-         * the I/O side (request.c). */
-        unsigned given, writing;
-        /* Pages that were read and written, and of these the ones that were sent again over a new
-         * connection.  Of this process; kept by request.c. */
-        _Atomic uint64_t read, written, resent;
-        /* Pages that did not come as they were sent: read once more; and lost, since they did not
-         * come better then, or left where they are, since nobody had asked for them.  Of this
-         * process; kept by request.c. */
-        _Atomic uint64_t reread, damaged, left;
-        /* Pages that are not written again, since an old write may still arrive there.  Of this
-         * process; kept by request.c.  Nodes that fence have none. */
-        _Atomic uint64_t retired;
-        /* With copies: writes that it missed, and how often it stopped to answer.  Kept by
-         * request.c. */
-        _Atomic uint64_t missed, breaks;
-        /* It is to be left (leave.h).  asked: by its own word to this process, from far_asked();
-         * noted: it is in tree_common.leaving; stuck: no other node can take its pages; unneeded:
-         * by other processes of the tree, too.  Stored by any thread; relaxed, as they publish
-         * nothing else, but for `noted`: release and acquire. */
-        _Atomic bool asked, noted, stuck, unneeded;
-        /* Nothing more is asked of it; then it becomes lost, without a page.  By the I/O side;
-         * relaxed: for others a hint. */
-        _Atomic bool is_left;
-        /* How often it came up and went down without a transfer that ended well: far_pause(); and
-         * it has failed one since it came up.  Kept by request.c. */
+        /* How often it came up and went down without a transfer that ended well (far_pause()); and
+         * one has failed since it came up. */
         _Atomic unsigned barren;
         bool failed;
-        bool refused;                   /* it has failed a write, and request.c has said so */
-        bool lost, lost_pages;          /* by far_lost(), for the owner (request.c) */
-        bool settled;                   /* the owner has seen the loss */
-        char why[FAR_WHY];              /* the reason why it is lost */
+        unsigned given, writing;        /* transfers that are not over, queued ones too; writes */
+        bool refused;                   /* a write has failed there, and request.c has said so */
+        /* Nothing more is asked of it (leave.c); then it becomes lost, without a page.  Relaxed:
+         * for other threads a hint. */
+        _Atomic bool is_left;
+        bool lost, lost_pages;          /* by far_lost(): it will not come back; with pages */
+        char why[FAR_WHY];              /* so it is lost */
+        bool settled;                   /* outage.c has seen that */
+
+        /* --- By the I/O side: statistics of this process, in pages but for `breaks`.  Relaxed:
+         * other threads only read them. --- */
+        _Atomic uint64_t read, written;
+        _Atomic uint64_t resent;        /* of these, sent again over a new connection */
+        _Atomic uint64_t reread;        /* came wrong, and were read once more */
+        _Atomic uint64_t damaged;       /* were wrong then too: lost, or read of another node */
+        _Atomic uint64_t dropped;       /* prefetched, and wrong then too: left at the node */
+        _Atomic uint64_t retired;       /* never written again: an old write may still arrive */
+        _Atomic uint64_t missed;        /* with copies: writes that it missed */
+        _Atomic uint64_t breaks;        /* with copies: how often it went down */
+
+        /* --- By any thread: the node is to be left (leave.h).  Relaxed, as they publish nothing
+         * else, but for `noted`: release and acquire. --- */
+        _Atomic bool asked;             /* by far_asked(): by its own word to this process */
+        _Atomic bool noted;             /* it is in tree_common.leaving */
+        _Atomic bool stuck;             /* no other node can take its pages */
+        _Atomic bool unneeded;          /* by other processes of the tree, too */
 };
 
 /* The place of a slab on a node. */

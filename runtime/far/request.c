@@ -563,7 +563,7 @@ static void wrong(struct far_request *r)
                 q->unfit = !r->error;
                 repair_over(q);
         } else if (q->ahead) {
-                n->left++;              /* who needs the page asks for it, and is told */
+                n->dropped++;           /* who needs the page asks for it, and is told */
                 prefetch_over(q, -EIO);
         } else {
                 page_lost(q, n, r);

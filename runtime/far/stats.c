@@ -95,7 +95,7 @@ static void add_mishaps(struct stats *s, const struct far_node *n, const char *n
         stats_count(s, &resent, number, n->resent);
         stats_count(s, &reread, number, n->reread);
         stats_count(s, &damaged, number, n->damaged);
-        stats_count(s, &left, number, n->left);
+        stats_count(s, &left, number, n->dropped);
         stats_count(s, &retired, number, n->retired);
 }
 
