@@ -10,8 +10,10 @@
 #include "common/json.h"
 #include "common/size.h"
 #include "control/request.h"
-#include "far/far.h"
+#include "far/grow.h"
 #include "far/leave.h"
+#include "far/nodes.h"
+#include "far/sequence.h"
 #include "settings/settings.h"
 
 /* What the statistics say of node i. */

@@ -12,7 +12,7 @@
 #include "common/json.h"
 #include "common/line.h"
 #include "control/request.h"
-#include "far/far.h"
+#include "far/sequence.h"
 #include "vm/counters.h"
 
 static int no_memory(char why[CTL_WHY])

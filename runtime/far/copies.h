@@ -38,7 +38,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "far/far.h"
+#include "far/node.h"
 
 /* The tree's memory (include/tree.h), and the number of this process in it. */
 struct copies {

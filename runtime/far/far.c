@@ -10,14 +10,19 @@
 #include <unistd.h>
 #include "base/message.h"
 #include "far/far.h"
+#include "far/grow.h"
 #include "far/io.h"
+#include "far/lease.h"
 #include "far/leave.h"
 #include "far/memfd.h"
+#include "far/moves.h"
+#include "far/nodes.h"
 #include "far/outage.h"
 #include "far/placement.h"
 #include "far/rebuild.h"
 #include "far/repair.h"
 #include "far/scrub.h"
+#include "far/sequence.h"
 #include "far/timing.h"
 #include "far/tree.h"
 
@@ -198,7 +203,7 @@ void far_init(uint64_t room)
         check_replicas();
         slabs_init(far_node_list(), far_nodes(), room);
         outage_on_loss(end_lost);
-        slabs_then(far_return);
+        moves_then(far_return);
         for (unsigned i = 0; opt.verbose && i < far_nodes(); i++) {
                 describe(far_node_at(i), text);
                 info_("far tier %u: %s", i, text);
@@ -313,6 +318,21 @@ const struct far_node *far_cannot_fork(void)
                     (!far_node_at(i)->driver->forked || far_node_at(i)->alone))
                         return far_node_at(i);
         return NULL;
+}
+
+int far_expect_child(struct vm *vm, struct tree_child *c)
+{
+        struct tree *tree = slabs_tree();
+
+        if (!tree)
+                return -ENOMEM;
+        slabs_cut(vm, false);
+        int err = tree_child(tree, c);
+        if (err == -EAGAIN) {
+                slabs_cut(vm, true);
+                err = tree_child(tree, c);
+        }
+        return err && err != -ENOSYS ? -EAGAIN : err;
 }
 
 void far_forked(const struct tree_child *c)

@@ -7,6 +7,7 @@
 #include "common/clock.h"
 #include "far/copies.h"
 #include "far/leave.h"
+#include "far/nodes.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "include/tree.h"

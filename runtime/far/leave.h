@@ -24,7 +24,7 @@
 #ifndef VMRUN_FAR_LEAVE_H
 #define VMRUN_FAR_LEAVE_H
 
-#include "far/far.h"
+#include "far/node.h"
 
 /* By the I/O side, at each of its turns.  Returns how much there was to do. */
 unsigned leave_step(void);

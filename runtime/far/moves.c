@@ -7,12 +7,15 @@
 #include "common/clock.h"
 #include "far/io.h"
 #include "far/leave.h"
+#include "far/moves.h"
+#include "far/nodes.h"
 #include "far/outage.h"
 #include "far/repair.h"
 #include "far/slabs.h"
+#include "far/slabs_more.h"
 #include "vm/vm.h"
 
-static void (*then)(struct vm *vm);     /* slabs_then() */
+static void (*then)(struct vm *vm);     /* moves_then() */
 
 /* ---- nodes that are to be left (leave.h) ---- */
 
@@ -167,4 +170,4 @@ void moves_look(struct vm *vm)
                 then(vm);
 }
 
-void slabs_then(void (*look)(struct vm *vm)) { then = look; }
+void moves_then(void (*look)(struct vm *vm)) { then = look; }

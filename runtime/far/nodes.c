@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include "base/message.h"
 #include "common/size.h"
-#include "far/far.h"
+#include "far/nodes.h"
 #include "far/placement.h"
 
 static const struct far_driver *const drivers[] = { &far_mem, &far_dax };

@@ -9,13 +9,17 @@
  *   far_up()        by a driver: the node takes transfers again
  */
 #include <stdatomic.h>
+#include <window.h>
 #include "base/message.h"
 #include "base/options.h"
 #include "common/clock.h"
 #include "far/copies.h"
+#include "far/nodes.h"
 #include "far/outage.h"
 #include "far/repair.h"
-#include "far/requests.h"
+#include "far/request.h"
+#include "include/tree.h"
+#include "vm/vm.h"
 
 #define PATIENCE_MS 10                  /* between two attempts at stranded requests */
 /* Between two looks at the clock: in the rest of a longer gap this process did not run. */
@@ -28,6 +32,11 @@ static struct {
          * what is stranded. */
         int64_t looked, next_try;
 } outage;
+
+static struct copies copies(void)
+{
+        return (struct copies){ .units = (char *)TREE_WINDOW, .self = CONTROL->tree_number };
+}
 
 void outage_on_loss(void (*owner)(const struct far_node *n)) { outage.on_loss = owner; }
 

@@ -9,7 +9,7 @@
 #include "base/options.h"
 #include "common/clock.h"
 #include "far/copies.h"
-#include "far/far.h"
+#include "far/nodes.h"
 #include "far/repair.h"
 #include "far/tree.h"
 #include "far/walk.h"

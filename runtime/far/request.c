@@ -27,9 +27,9 @@
 #include "base/word.h"
 #include "far/copies.h"
 #include "far/meter.h"
+#include "far/nodes.h"
 #include "far/repair.h"
 #include "far/request.h"
-#include "far/requests.h"
 #include "far/sums.h"
 #include "far/wait.h"
 #include "include/tree.h"
@@ -70,6 +70,11 @@ static void reuse(struct request *q)
 {
         q->next = requests.unused;
         requests.unused = q;
+}
+
+static struct copies copies(void)
+{
+        return (struct copies){ .units = (char *)TREE_WINDOW, .self = CONTROL->tree_number };
 }
 
 /* Not of a part. */
@@ -827,11 +832,9 @@ void request_go_without(struct far_request *r)
                 send_read(q);
 }
 
-bool request_is_write(const struct request *q) { return q->copy[0].op == FAR_WRITE; }
-
 void request_send(struct request *q)
 {
-        if (request_is_write(q))
+        if (is_write(q))
                 send_write(q);
         else
                 send_read(q);

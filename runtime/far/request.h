@@ -6,7 +6,7 @@
 #define VMRUN_FAR_REQUEST_H
 
 #include <stdbool.h>
-#include "far/far.h"
+#include "far/node.h"
 #include "far/sums.h"
 #include "pager/frame.h"
 
@@ -37,5 +37,71 @@ void request_hand_back(const struct far_node *n);
 bool request_is_idle(const struct far_node *n);
 /* In a forked child: nothing is under way. */
 void request_forked(void);
+
+/* --- for outage.c, which goes on with what nodes have handed back --- */
+
+struct request {
+        const struct far_slab *slab;
+        struct io_entry *entry;         /* of a write or a part */
+        uint64_t slot;
+        frame_t frame;
+        unsigned vcpu;                  /* whose ring it came from */
+        /* Sets of places.  Of a write: the copy is under way; is there; may come late, for ever.
+         * Of a read: the copy is wrong. */
+        unsigned waits, good, late, bad;
+        bool again;                     /* a read that has failed its check once */
+        bool refused;                   /* a write that a node could not carry out */
+        /* A page that nobody had asked for when its request was made, even if its op is FAR_READ by
+         * now; and its first use is to be a fault. */
+        bool ahead, marker;
+        /* Bytes for a vCPU's bounce page, which no entry and no frame names; and they are not
+         * compared with a sum. */
+        bool part, raw;
+        struct sum_of_part right;       /* of a part that is not raw and not the whole page */
+        uint64_t taken;                 /* TSC when it came off its ring */
+        /* For the parts of a fetch, of a sampled read: when its vCPU asked, by the guest's TSC, and
+         * when it went to its driver; else 0. */
+        uint64_t asked, sent;
+        int64_t stranded;               /* since when, by patient_ms; 0: it is not */
+        /* Nobody's: a copy of a page is read and written where it is wanting (repair.c). */
+        bool repair;
+        bool unfit;                     /* so no copy of it was right */
+        check_fn *check;                /* nor this: a copy is read for its sum alone; else NULL */
+        struct request *before, *after; /* in `writes` */
+        struct request *next;           /* in a list of struct requests */
+        /* A read, or the copies of a write, by index of the place; .owner: this request. */
+        struct far_request copy[];
+};
+
+/* All is written by the I/O side, but for the first field. */
+extern struct requests {
+        /* The tree's: where sums of pieces are kept.  Stored once by io_start(), before the I/O
+         * side begins its work. */
+        struct slot_pieces *pieces;
+        struct request *unused;         /* for new_request() */
+        /* Writes from begin_write() until they are over, by before and after: slots that must not
+         * be repaired. */
+        struct request *writes;
+        struct request *behind;         /* writes that wait until their slot is repaired */
+        /* Transfers that a node has handed back: for outage_step(). */
+        struct far_request *failed;
+
+        struct request *stranded;       /* no node can carry them out now */
+        /* Something is stranded.  Relaxed: other threads read it as a hint (outage_waits()). */
+        _Atomic bool waiting;
+        /* In which this process ran and had something stranded; counted by outage.c. */
+        int64_t patient_ms;
+
+        /* Transfers that are not posted yet, by node and far_op. */
+        struct queue { struct far_request *head, **tail; } queue[NODES_MAX][3];
+} requests;
+
+/* A node has handed this transfer back.  Its request goes on without it: a read is asked of another
+ * place, a write misses this copy. */
+void request_go_without(struct far_request *r);
+/* Chooses places for a stranded request again, and strands it if there are none. */
+void request_send(struct request *q);
+
+static inline bool is_write(const struct request *q) { return q->copy[0].op == FAR_WRITE; }
 
 #endif

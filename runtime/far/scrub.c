@@ -7,7 +7,7 @@
 #include "base/message.h"
 #include "common/clock.h"
 #include "far/copies.h"
-#include "far/far.h"
+#include "far/nodes.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/scrub.h"

@@ -6,9 +6,10 @@
 #include <time.h>
 #include "base/options.h"
 #include "base/ticker.h"
-#include "far/far.h"
 #include "far/io.h"
+#include "far/nodes.h"
 #include "far/scrub.h"
+#include "far/sequence.h"
 
 /* --io inline: does the I/O side's work while no vCPU waits for a page. */
 #define IDLE_MS 500                     /* until somebody asks what has become of the scrub */

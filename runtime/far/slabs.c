@@ -8,8 +8,10 @@
 #include "common/clock.h"
 #include "common/size.h"
 #include "far/copies.h"
+#include "far/nodes.h"
 #include "far/placement.h"
 #include "far/repair.h"
+#include "far/sequence.h"
 #include "far/slabs.h"
 #include "vm/vm.h"
 

@@ -3,13 +3,16 @@
  * left is served again.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/message.h"
 #include "common/size.h"
 #include "far/io.h"
+#include "far/nodes.h"
 #include "far/placement.h"
 #include "far/slabs.h"
+#include "far/slabs_more.h"
 #include "vm/vm.h"
 
 /* With seq.lock held.  The next program has the node, too. */

@@ -5,6 +5,7 @@
 #include "far/far.h"
 #include "far/leave.h"
 #include "far/meter.h"
+#include "far/nodes.h"
 #include "far/repair.h"
 #include "far/scrub.h"
 #include "far/timing.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include "far/far.h"
+#include "far/sequence.h"
 #include "memory/arena.h"
 #include "memory/files.h"
 #include "process/footprint.h"

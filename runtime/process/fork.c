@@ -26,6 +26,7 @@
 #include "base/privfd.h"
 #include "control/control.h"
 #include "far/far.h"
+#include "far/sequence.h"
 #include "far/tree.h"
 #include "far/wait.h"
 #include "marshal/sys.h"
@@ -192,32 +193,16 @@ static void tell_parent(struct thread *t, const struct clone_request *rq, int32_
                 gmem_write(t, rq->pidfd, &pidfd, sizeof(pidfd));
 }
 
-/* A number in the tree for the child.  -errno as of fork. */
-static int expect_child(struct thread *t, struct tree_child *c)
-{
-        struct tree *tree = slabs_tree();
-
-        if (!tree)
-                return -ENOMEM;
-        slabs_cut(t->vm, false);
-        int err = tree_child(tree, c);
-        if (err == -EAGAIN) {
-                slabs_cut(t->vm, true);
-                err = tree_child(tree, c);
-        }
-        if (err == -ENOSYS)
-                info_once(0x70008, "fork is not supported without /proc: mount it before vmrun "
-                                   "starts: ENOSYS");
-        return err && err != -ENOSYS ? -EAGAIN : err;
-}
-
 /* Called while all but this thread is quiesced. */
 static long fork_still(struct thread *t, const struct clone_request *rq, int *pidfd)
 {
         struct fork_image im = { 0 };
         struct tree_child child;
 
-        long pid = expect_child(t, &child);
+        long pid = far_expect_child(t->vm, &child);
+        if (pid == -ENOSYS)
+                info_once(0x70008, "fork is not supported without /proc: mount it before vmrun "
+                                   "starts: ENOSYS");
         if (pid)
                 return pid;
         far_hold_background();

@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "far/cut.h"
-#include "far/far.h"
+#include "far/node.h"
 #include "far/slotmap.h"
 #include "far/tree.h"
 #include "pager_sched.h"

@@ -9,7 +9,7 @@
 #include "base/options.h"
 #include "common/clock.h"
 #include "far/copies.h"
-#include "far/far.h"
+#include "far/node.h"
 #include "far/repair.h"
 #include "include/tree.h"
 #include "vm/vm.h"

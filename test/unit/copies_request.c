@@ -14,11 +14,12 @@
 #include "common/clock.h"
 #include "far/copies.h"
 #include "far/leave.h"
-#include "far/wait.h"
 #include "far/meter.h"
+#include "far/nodes.h"
 #include "far/outage.h"
 #include "far/repair.h"
 #include "far/request.h"
+#include "far/wait.h"
 #include "include/tree.h"
 #include "pager/frame.h"
 #include "vm/vm.h"
@@ -73,7 +74,10 @@ static uint64_t made_good[SLOTS];
         (made_good[index_of(slot)] = sched_steps, (copies_repaired)(c, slot, good))
 
 #include "far/request.c"
+/* request.c has a function of this name. */
+#define copies(...) copies_of_outage(__VA_ARGS__)
 #include "far/outage.c"
+#undef copies
 
 struct options opt = { .timeout_ms = 1u << 30, .verify = true, .replicas = 2 };
 
