@@ -36,14 +36,19 @@ static const struct node_option *wanted(unsigned *count)
         return opt.nnodes ? opt.nodes : &far_default_node;
 }
 
-/* Descriptors from before execve, by node. */
-static struct far_kept inherited;
-static bool has_inherited;
+/* What the program before execve kept, by far_adopt(). */
+static struct { bool any; struct far_kept kept; } inherited;
+
+/* Of node i; NULL: nothing. */
+static const struct far_kept_node *inherited_node(unsigned i)
+{
+        return inherited.any && inherited.kept.node[i].kept ? &inherited.kept.node[i] : NULL;
+}
 
 void far_adopt(const struct far_kept *k)
 {
-        inherited = *k;
-        has_inherited = true;
+        inherited.kept = *k;
+        inherited.any = true;
         memfd_init(k->proc);
         if (k->tree >= 0)
                 slabs_adopt(k->tree, &k->next);
@@ -120,9 +125,12 @@ bool far_keep(struct far_kept *k, const int *expected)
         return !all && !expected;
 }
 
-/* Set by the first thread that ends the program: no other thread releases the leases, and the loss
- * of a node no longer matters. */
-static atomic_flag ending = ATOMIC_FLAG_INIT;
+static struct {
+        /* Set by the first thread that ends the program: no other thread releases the leases, and
+         * the loss of a node no longer matters. */
+        atomic_flag begun;
+        bool still;                     /* by far_still(), for far_end() of the same thread */
+} ending = { .begun = ATOMIC_FLAG_INIT };
 
 /* Releases the leases of all remote nodes except the lost one.  No other thread is in a driver.
  * Nodes that are memory stay mapped: other vCPUs may still run on them. */
@@ -133,22 +141,20 @@ static void say_goodbye(const struct far_node *lost)
                         far_node_at(i)->driver->close(far_node_at(i));
 }
 
-static bool still;
-
 /* Copies that are under way are writes too: then others have the nodes cut this process off. */
-void far_still(void) { still = repair_stop(); }
+void far_still(void) { ending.still = repair_stop(); }
 
 void far_end(void)
 {
-        if (!atomic_flag_test_and_set(&ending) && slabs_stop(END_MS) && slabs_last(still, END_MS) &&
-            io_stop(END_MS))
+        if (!atomic_flag_test_and_set(&ending.begun) && slabs_stop(END_MS) &&
+            slabs_last(ending.still, END_MS) && io_stop(END_MS))
                 say_goodbye(NULL);
 }
 
 /* A node is lost, with pages of the program that no other node has. */
 static void end_lost(const struct far_node *n)
 {
-        while (atomic_flag_test_and_set(&ending))
+        while (atomic_flag_test_and_set(&ending.begun))
                 pause();                /* the process is about to end */
         warnx_("%s: %s; pages of the program are lost with it, so the program ends",
                n->option->origin, n->why);
@@ -189,12 +195,11 @@ void far_init(uint64_t room)
         char why[FAR_WHY], text[FAR_WHY];
 
         for (unsigned i = 0; i < count; i++) {
-                bool kept = has_inherited && inherited.node[i].kept;
-                struct far_node *n = far_node_open(&o[i], kept ? &inherited.node[i] : NULL,
-                                                   kept ? 0 : FAR_FIRST_MEMBER, why);
+                const struct far_kept_node *kept = inherited_node(i);
+                struct far_node *n = far_node_open(&o[i], kept, kept ? 0 : FAR_FIRST_MEMBER, why);
                 if (!n)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", o[i].origin, why);
-                if (kept && inherited.node[i].left) {
+                if (kept && kept->left) {
                         n->pages = 0;   /* those that it gave are in the tree, if there is one */
                         leave_is_over(n);
                 }
