@@ -104,8 +104,8 @@ bool far_keep(struct far_kept *k, const int *expected)
         bool all = keep_nodes(k), alone = false;
         int tree = slabs_tree_fd(expected ? NULL : &alone);
 
-        /* No other process needs what is on a remote node: give it back, rather than keep it until
-         * none of our writes can arrive any more. */
+        /* No other process needs the pages on a remote node: give them back, rather than keep them
+         * until none of our writes can arrive any more. */
         for (unsigned i = 0; alone && i < far_nodes(); i++)
                 all &= is_local(far_node_at(i));
         k->proc = memfd_proc();

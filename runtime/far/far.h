@@ -18,8 +18,8 @@ struct stats;
  * room: bytes of guest-physical space for nodes that are plain memory; they are cut to it with a
  * notice.  Touches no VM, so it may run before the VM exists. */
 void far_init(uint64_t room);
-/* vmrun --check: tries each node of opt, all open at the same time as for a program; prints a line
- * a node.  0, or the last error. */
+/* vmrun --check: tries each node of opt, all open together as for a program; prints a line a node.
+ * 0, or the last error. */
 int far_check(FILE *f);
 /* Is there a node whose pages only the I/O thread may move?  NULL: none. */
 const struct far_node *far_needs_thread(void);
@@ -36,7 +36,7 @@ void far_close(void);
 
 /* --- execve (process/exec.c) --- */
 
-/* What the next program inherits. */
+/* The next program's inheritance. */
 struct far_kept {
         int proc;                       /* for memfd_init() */
         /* private descriptor of the process tree, which the next program joins; -1: none */

@@ -56,7 +56,7 @@
 #include "far/turns.h"
 #include "vm/vm.h"
 
-#define INLINE_MORE 16                  /* turns after the one that brought what was waited for */
+#define INLINE_MORE 16                  /* turns after the one that ended the wait */
 #define INLINE_MS   10                  /* longest sleep: vCPUs, too, change words, with no bell */
 #define FDS_MAX    256                  /* of all drivers together */
 
@@ -185,7 +185,7 @@ static bool wait_for_news(int limit_ms)
         return true;
 }
 
-/* The same, also for what vCPUs put on their rings meanwhile. */
+/* Like wait_for_news(), but does not sleep if a vCPU has put an entry on its ring meanwhile. */
 static bool sleep_for_news(int limit_ms)
 {
         /* full barrier: before the look at the tails */
@@ -295,7 +295,7 @@ void io_wait(const void *word, uint32_t seen)
                 else if (__rdtsc() - since > io.spin_ticks && sleep_for_news(INLINE_MS))
                         since = __rdtsc();
         }
-        /* What else has come saves the program an exit each. */
+        /* Each transfer that is over by now saves the program an exit. */
         for (unsigned i = 0; i < INLINE_MORE && step() > 0; i++)
                 ;
         pthread_mutex_unlock(&io.lock);

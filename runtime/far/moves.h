@@ -9,7 +9,7 @@ struct vm;
 /* Finds other nodes for slabs whose copies have become too few, and places that other processes
  * found.  May wait for nodes. */
 void moves_look(struct vm *vm);
-/* What moves_look() does then, if nodes were left.  Stored once by far_init(). */
+/* Sets the function that moves_look() calls at its end, if nodes were left.  By far_init(). */
 void moves_then(void (*look)(struct vm *vm));
 
 #endif

@@ -29,7 +29,7 @@ struct vm;
 _Static_assert(NODES_MAX <= SLAB_NODES, "kern can tell nodes apart");
 _Static_assert(REPLICAS_MAX < TREE_PLACES, "there is room for nodes in place of lost ones");
 
-/* A node across execve: what the old program opened, and the next one continues to use. */
+/* A node across execve: the old program opened it, and the next program continues to use it. */
 #define FAR_KEPT 768
 struct far_kept_node {
         bool kept;
@@ -52,8 +52,8 @@ struct far_node {
         uint64_t member;
         /* From keep() before execve, for open() to continue with; NULL: nothing. */
         const struct far_kept_node *inherited;
-        /* Other nodes have the same pages, so what cannot be carried out now is given back, not
-         * kept (see "Nodes that hand back").  Set after open(). */
+        /* Other nodes have copies of its pages, so the driver gives a transfer back that it cannot
+         * carry out now (see "Nodes that hand back").  Set after open(). */
         bool hands_back;
 
         /* --- By the driver in open(); constant then, but for `data`, `unit` and `pages`. --- */
@@ -125,8 +125,7 @@ struct far_place {
         /* its first page, in the node's count of leased pages */
         uint64_t first;
         void *data;                     /* the driver's own, from lease() */
-        /* the same, for all processes of the tree: what use() needs */
-        uint64_t word[3];
+        uint64_t word[3];               /* from lease(), for use() in any process of the tree */
 };
 #define FAR_PLACES TREE_PLACES
 struct far_slab {
@@ -148,13 +147,13 @@ struct far_request {
         uint16_t offset, len;
         /* by the driver: sent more than once, and what was sent first may still arrive */
         bool repeated;
-        /* By the driver, of one that is over: the node has the page no more, or could not write it,
-         * -errno; else 0.  Such a write of a node that does not fence: nothing is written to its
-         * slot again. */
+        /* By the driver, of a transfer that is over: the node has the page no more, or could not
+         * write it, -errno; else 0.  If it is a write, and the node does not fence, no page is
+         * written to the slot again. */
         int error;
         struct far_request *next;       /* for lists of the driver */
         uint64_t cookie[2];             /* the driver's own */
-        void *owner;                    /* what it is a part of; request.c's own */
+        void *owner;                    /* its struct request (request.h) */
 };
 
 /* Processes of the tree that have ended, by their numbers (far_node.member). */
@@ -171,8 +170,8 @@ struct far_range { uint64_t first, last; };
  * (NBD), or for half a second and then it does not answer on the control connection either, or for
  * three seconds (RDMA), or when an NBD server answers one with an error; a disk when no transfer
  * ends for a second, or one does not for --timeout.  Silence is counted between calls of poll(), at
- * most 50 ms each, so a process that did not run blames nobody.  Then
- * the driver, within poll() or post():
+ * most 50 ms each, so a process that did not run blames no node.  Then the
+ * driver, within poll() or post():
  *   1. ends all data connections of this process to the node.  From here on no old request touches
  *      a frame.  At the node an old WRITE may still arrive; if the node fences, only before
  *      far_up();
@@ -181,8 +180,8 @@ struct far_range { uint64_t first, last; };
  *   4. connects again in the background, from poll(), for as long as it takes;
  *   5. calls far_up() when everything is connected and the node has ended the older connections.
  * Only proof ends the node by far_lost(), as without hands_back: a goodbye, an answer that the
- * pages are gone, or that this process may never come back, or a host where nobody listens any
- * more.  Silence never does, however long.
+ * pages are gone, or that this process may never come back, or a host that refuses connections.
+ * Silence never does, however long.
  *
  * While the node is down, post() takes nothing, lease() and cut() fail at once with -ENOLINK, or
  * within 50 ms if it goes down meanwhile, and use() works.  After far_lost(), post() takes all and
@@ -229,8 +228,8 @@ struct far_driver {
         /* A completion interrupts the thread that called post(), also in a system call of the
          * program: so no thread of the program may call it (--io inline). */
         bool own_thread;
-        /* On this host, and what keep() gives is all that the next program needs, whatever became
-         * of its rights.  So it is not leased again after execve, as a remote node is by a process
+        /* On this host, and the next program needs no more than keep() gives, whatever became of
+         * its rights.  So it is not leased again after execve, as a remote node is by a process
          * without others in its tree. */
         bool local;
         /* In a forked child: closes the inherited copies of the parent's connections, without
@@ -254,8 +253,8 @@ struct far_driver {
 };
 /* The transfer is over: wakes the vCPUs that wait for it. */
 void far_done(struct far_request *r);
-/* The transfer will never be over on this node; far_lost() or far_down() has given the reason.  The
- * request's owner, request.c, decides what becomes of the page once the driver has returned. */
+/* The transfer will never be over on this node; far_lost() or far_down() has given the reason.
+ * Once the driver has returned, outage.c has the request go on. */
 void far_failed(struct far_request *r);
 /* Only for nodes that hand back (see struct far_driver): the node takes transfers; and it takes
  * none for now.  Called in turns, far_up() first.  They may not call the driver. */
@@ -264,8 +263,8 @@ void far_down(struct far_node *n, const char *why);
 /* The node wants this process to move its pages elsewhere.  Any thread; may be repeated. */
 void far_asked(struct far_node *n);
 /* The node will not come back: records why, and whether pages of the program may be there.  The
- * driver then gives back all its requests and takes no more.  The owner decides what follows.  A
- * node that hands back goes down before. */
+ * driver then gives all its transfers back and takes no more.  A node that hands back goes down
+ * before. */
 void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 

@@ -31,8 +31,8 @@ const struct node_option far_default_node = {
 #define PIECE 64                        /* slabs; a part of the table that is made at once */
 static struct {
         struct far_node *node[NODES_MAX];
-        /* Grows while the program runs, by far_node_add() alone: the release shows the node to the
-         * threads that read the number. */
+        /* far_node_add() raises it while the program runs: the release shows the node to threads
+         * that read the number. */
         _Atomic unsigned nodes;
         /* Made when they are needed: of the whole table a huge page could make 2 MiB of memory
          * beside the cache.  Under the lease lock (slabs.h); entry i is there, and written, before
@@ -248,17 +248,17 @@ struct far_slab *far_slab_none(uint32_t i)
 void far_reload(const void *module)
 {
         char why[FAR_WHY];
-        bool anew[NODES_MAX];
+        bool reloaded[NODES_MAX];
 
         for (unsigned i = 0; i < table.nodes; i++) {
-                anew[i] = table.node[i]->module == module;
-                if (anew[i])
+                reloaded[i] = table.node[i]->module == module;
+                if (reloaded[i])
                         dlclose(table.node[i]->module);
         }
         for (unsigned i = 0; i < table.nodes; i++) {
                 struct far_node *n = table.node[i];
                 char scheme[16] = "";
-                if (!anew[i])
+                if (!reloaded[i])
                         continue;
                 memcpy(scheme, n->url, (size_t)(strchr(n->url, ':') - n->url));
                 n->driver = find_driver(scheme, &n->module, why);

@@ -1,11 +1,11 @@
 /*
- * Nodes that break, and what becomes of the transfers that they hand back.
+ * Nodes that break, and the transfers that they hand back.
  *
  *   far_down()      by a driver: the node takes nothing for now.  Its transfers come back by
  *                   far_failed() (request.c)
  *   far_lost()      by a driver: the node will not come back (nodes.c)
- *   outage_step()   goes on with these transfers at other nodes, and tries stranded requests
- *                   again.  Ends the program if a page is lost with a node, or after --timeout
+ *   outage_step()   has their requests go on at other nodes, and tries stranded ones again.  Ends
+ *                   the program if a page is lost with a node, or after --timeout
  *   far_up()        by a driver: the node takes transfers again
  */
 #include <stdatomic.h>
@@ -28,8 +28,8 @@
 static struct {
         /* Ends the program for a lost node, and does not return.  Stored once by far_init(). */
         void (*on_loss)(const struct far_node *n);
-        /* By the I/O side, now_ms(): when patient_ms was counted last, and of the next attempt at
-         * what is stranded. */
+        /* By the I/O side, both by now_ms(): when patient_ms was counted last; when stranded
+         * requests are tried next. */
         int64_t looked, next_try;
 } outage;
 

@@ -77,7 +77,7 @@ static struct copies copies(void)
         return (struct copies){ .units = (char *)TREE_WINDOW, .self = CONTROL->tree_number };
 }
 
-/* Not of a part. */
+/* Not for a request of a part, whose bytes go to a bounce page. */
 static struct frame *frame_of(const struct request *q)
 {
         return &((struct frame *)CONTROL->frame_table)[q->frame];
@@ -119,7 +119,7 @@ static unsigned place_of(const struct far_request *r)
         return (unsigned)(r->place - q->slab->place);
 }
 
-/* No node can carry it out now. */
+/* No node can carry the request out now: outage.c tries it again. */
 static void strand(struct request *q)
 {
         if (!q->stranded)
@@ -133,15 +133,15 @@ static void prefetch_over(struct request *q, int err);
 static void repair_over(struct request *q);
 static void repair_read(struct request *q);
 
-/* All drivers' nodes have the same sums. */
+/* Of the slab's nodes: drivers of all remote nodes have far_sum(). */
 static struct sums sums(const struct request *q)
 {
         return (struct sums){ (char *)TREE_WINDOW, requests.pieces,
                               q->slab->place[0].node->driver->sum };
 }
 
-/* Sums of pieces are kept once a process of the tree reads parts, if the nodes can.  Relaxed:
- * hints, of which the one that others see follows the one of this process's vCPUs. */
+/* Sums of pieces are kept once a process of the tree reads parts, if the nodes can.  Relaxed: both
+ * words are hints; the tree's follows the word that this process's vCPUs set. */
 static bool keeps_pieces(const struct request *q)
 {
         _Atomic uint32_t *kept = &((struct tree_common *)TREE_WINDOW)->parts_read;
@@ -157,8 +157,8 @@ static bool keeps_pieces(const struct request *q)
         return true;
 }
 
-/* Which bytes of the page are read from that place: those that the program wants, as its node can
- * read them; or, to be compared with a sum, their pieces, or all. */
+/* Chooses the bytes that are read at place k: those that the program wants, by the node's unit; or,
+ * if they are to be compared with a sum, their pieces; or the whole page. */
 static void choose_bytes(struct request *q, unsigned k, unsigned *offset, unsigned *len)
 {
         unsigned unit = q->slab->place[k].node->unit;
@@ -190,7 +190,7 @@ static void send_read(struct request *q)
                 choose_bytes(q, (unsigned)k, &offset, &len);
                 transfer(q, (unsigned)k, q->copy[0].op, offset, len);
         } else if (q->ahead) {
-                prefetch_over(q, -EIO); /* who needs the page asks for it */
+                prefetch_over(q, -EIO); /* a vCPU that needs the page asks for it */
         } else if (q->repair) {
                 repair_over(q);
         } else {
@@ -198,9 +198,9 @@ static void send_read(struct request *q)
         }
 }
 
-/* A node that cannot fence: until it has answered, and for ever if it was sent the page more than
- * once, no other page may go to the slot (docs/protocol.md). */
-static bool has_strangers(const struct far_slab *s, unsigned places)
+/* Is one of the places at a node that cannot fence?  Until such a node has answered, and for ever
+ * if it was sent the page more than once, no other page may go to the slot (docs/protocol.md). */
+static bool any_unfencing(const struct far_slab *s, unsigned places)
 {
         for (unsigned k = 0; k < s->places; k++)
                 if (places >> k & 1 && !s->place[k].node->fences)
@@ -208,8 +208,9 @@ static bool has_strangers(const struct far_slab *s, unsigned places)
         return false;
 }
 
-/* Of a write that is over.  True: it may still arrive at such a node. */
-static bool is_due(const struct request *q)
+/* Of a write that is over: counts it at each such node where it may still arrive.  True: there is
+ * one. */
+static bool count_retired(const struct request *q)
 {
         bool due = false;
 
@@ -224,7 +225,7 @@ static bool is_due(const struct request *q)
 }
 
 /* To the places in q->waits. */
-static void write_to(struct request *q)
+static void write_copies(struct request *q)
 {
         const unsigned places = q->waits;
 
@@ -233,8 +234,8 @@ static void write_to(struct request *q)
                         transfer(q, k, FAR_WRITE, 0, PAGE_SIZE);
 }
 
-/* The program may change the page meanwhile: then it is dirty again, and what arrives in the slot
- * is not read. */
+/* The program may change the page meanwhile: then it is dirty again, and no process reads the bytes
+ * that arrive in the slot. */
 static void send_write(struct request *q)
 {
         const struct copies c = copies();
@@ -243,10 +244,10 @@ static void send_write(struct request *q)
         q->waits = copies_to_write(&c, q->slab, q->slot);
         if (q->waits) {
                 q->stranded = 0;
-                /* Each time: the slab may have got such a place since the write was begun. */
-                if (has_strangers(q->slab, q->waits))
+                /* At each attempt: the slab may have got such a place since the write was begun. */
+                if (any_unfencing(q->slab, q->waits))
                         slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot));
-                write_to(q);
+                write_copies(q);
         } else {
                 strand(q);
         }
@@ -263,8 +264,8 @@ static bool makes_sense(const struct io_entry *e, unsigned vcpu)
         return e->op <= IO_PROMOTE && e->slot >> SLAB_SHIFT < CONTROL->nslabs;
 }
 
-/* A vCPU waits for the page that a prefetch into this frame brings.  If the request has not gone to
- * its node yet, it goes with those of demand. */
+/* A vCPU waits for the page that a prefetch into this frame brings.  If the transfer has not gone
+ * to its node yet, it goes there as a demand read. */
 static void promote(frame_t frame)
 {
         for (unsigned i = 0; i < far_nodes(); i++) {
@@ -322,7 +323,7 @@ bool request_written(uint64_t slot)
         return false;
 }
 
-/* The sum changes only now: a repair before it reads the page before. */
+/* Stores the new sum only now: a repair that was still running compares with the old page's. */
 static void begin_write(struct request *q)
 {
         if (opt.verify) {
@@ -420,7 +421,8 @@ static unsigned post_queue(struct far_node *node, struct queue *list)
                         batch[n] = r;
                         after[n] = r->next;     /* once taken, next is the driver's */
                 }
-                /* The list is empty meanwhile: the node may break. */
+                /* The list is empty while the driver has the batch: the node may break there, and
+                 * far_down() hands the list back. */
                 rest = list->head;
                 list->head = NULL;
                 unsigned took = node->driver->post(node, batch, n);
@@ -451,8 +453,8 @@ unsigned request_post(void)
 
 /* ---- and back ---- */
 
-/* Whether a page, or its pieces, came as they were sent.  If a page was read whole for a part, the
- * next part of it needs no more than its pieces. */
+/* Has the page, or have its pieces, come as they were sent?  If a page was read whole for a part,
+ * the sums of its pieces are learned: the next part of it needs no more than its pieces. */
 static bool is_right(const struct far_request *r)
 {
         const struct request *q = r->owner;
@@ -468,22 +470,23 @@ static bool is_right(const struct far_request *r)
                                           : sums_fit(&s, q->slot, r->frame);
 }
 
-/* The entry that the page of a read is for.  To be asked while it is BUSY: afterwards the frame may
- * be another page's. */
+/* The entry that the page of a read is for.  To be asked while the entry is BUSY: afterwards the
+ * frame may have another page. */
 static pte_slot_t *entry_of(const struct request *q)
 {
         return atomic_load_explicit(&frame_of(q)->pte, memory_order_relaxed);
 }
 
-/* inline: the waiting threads are in io_wait(), and are told there (turns.c) */
+/* With --io inline the waiting threads are in io_wait(), and are told there (turns.c). */
 static void wake_entry(pte_slot_t *pte)
 {
         if (opt.io == IO_THREAD)
                 word_wake((const void *)pte_word(pte), INT_MAX);
 }
 
-/* Of a demand read only if its entry had waiters (kern/pager/notices.h). */
-static void tell(const struct request *q)
+/* Tells vCPUs that sleep until the frame is over (kern/pager/notices.h).  Of a demand read only if
+ * its entry had WAITERS. */
+static void tell_notices(const struct request *q)
 {
         const struct notices_of told = {
                 .table = (struct notices *)CONTROL->notices,
@@ -502,14 +505,14 @@ static void prefetch_over(struct request *q, int err)
         if (page_prefetched(f, frame_pfn0() + q->frame,
                             pte_ahead(q->marker, CONTROL->shadow_paging), err))
                 wake_entry(pte);
-        tell(q);
+        tell_notices(q);
         /* Relaxed: a hint for the vCPU. */
         atomic_fetch_add_explicit(&vcpu_rings(q->vcpu)->prefetches_over, 1, memory_order_relaxed);
         reuse(q);
 }
 
-/* Release: the bytes are there.  The entry may be reused then. */
-static void over(struct request *q, enum io_state state)
+/* Of a write or a part.  Release: the bytes are there.  Its vCPU may reuse the entry then. */
+static void entry_over(struct request *q, enum io_state state)
 {
         _Atomic uint32_t *word = &q->entry->state;
 
@@ -528,7 +531,7 @@ static void page_lost(struct request *q, struct far_node *n, const struct far_re
                r->error ? strerror(-r->error) : "",
                n->driver->local ? "the kernel's log (dmesg)" : "the node's memory and the network");
         if (q->part) {
-                over(q, IO_LOST);
+                entry_over(q, IO_LOST);
                 return;
         }
         pte_slot_t *pte = entry_of(q);
@@ -536,15 +539,15 @@ static void page_lost(struct request *q, struct far_node *n, const struct far_re
         atomic_store_explicit(&vcpu_rings(q->vcpu)->read_failed, 1, memory_order_relaxed);
         if (page_fetched(frame_of(q), frame_pfn0() + q->frame, 0, -EIO)) {
                 wake_entry(pte);
-                tell(q);
+                tell_notices(q);
         }
         reuse(q);
 }
 
-/* A page that did not come as it was sent is read once more, whole: what a link spoiled on the way
- * is right then.  Then another copy is read, and if that is right the first one is not read again.
- * Else the page is lost, and an access to it is SIGBUS. */
-static void wrong(struct far_request *r)
+/* A page that did not come as it was sent is read once more, whole: if a link spoiled it on the
+ * way, it is right then.  Else another copy is read, and if that is right the first one is not read
+ * again.  Else the page is lost, and an access to it is SIGBUS. */
+static void read_wrong(struct far_request *r)
 {
         struct request *q = r->owner;
         struct far_node *n = r->place->node;
@@ -553,7 +556,7 @@ static void wrong(struct far_request *r)
         if (!q->again) {
                 q->again = true;
                 n->reread++;
-                send_read(q);           /* of the same node, if it is up */
+                send_read(q);           /* of this node, if it is up */
                 return;
         }
         q->bad |= 1u << place_of(r);
@@ -561,14 +564,15 @@ static void wrong(struct far_request *r)
                 q->again = false;
                 send_read(q);
         } else if (q->repair && !r->error && copies_leave(&c, n)) {
-                /* The node is left: who reads the page must find no better one elsewhere.  It may
-                 * be one that nobody will read, as it was changed while it was sent. */
+                /* The node is to be left, so the page is moved although it is wrong: no reader may
+                 * find a better copy elsewhere.  Perhaps it has no reader, as it was changed while
+                 * it was sent. */
                 repair_read(q);
         } else if (q->repair) {
                 q->unfit = !r->error;
                 repair_over(q);
         } else if (q->ahead) {
-                n->dropped++;           /* who needs the page asks for it, and is told */
+                n->dropped++;           /* a vCPU that needs the page asks for it */
                 prefetch_over(q, -EIO);
         } else {
                 page_lost(q, n, r);
@@ -619,7 +623,7 @@ static void fetch_over(struct request *q)
 
         if (page_fetched(frame_of(q), frame_pfn0() + q->frame, PTE_P | PTE_A, 0)) {
                 wake_entry(pte);
-                tell(q);
+                tell_notices(q);
         }
         reuse(q);
 }
@@ -643,8 +647,8 @@ static void count_missed(const struct request *q)
                 repair_missed();
 }
 
-/* Without nodes that this process has left, also since their copy was over: if no other has the
- * page, it is written again. */
+/* The places without those at nodes that this process has left, perhaps since their copy was over.
+ * If none remains, the page is written again. */
 static unsigned not_left(const struct request *q, unsigned places)
 {
         unsigned set = 0;
@@ -655,7 +659,7 @@ static unsigned not_left(const struct request *q, unsigned places)
         return set;
 }
 
-/* Once is enough: what else becomes of it, the node's `retired` says. */
+/* Said once a node: `retired` counts them all. */
 static void say_refused(const struct far_request *r)
 {
         struct far_node *n = r->place->node;
@@ -669,18 +673,18 @@ static void say_refused(const struct far_request *r)
                strerror(-r->error));
 }
 
-/* A node could not carry it out (far_request.error), and no other one has the page: another slot
- * has to do.
- * [I] This one stays DUE, since such a node does not fence: it is never written again. */
+/* A node could not carry the write out (far_request.error), and no other node has the page: kern
+ * takes another slot.
+ * [I] This slot stays DUE, since such a node does not fence: it is never written again. */
 static void write_lost(struct request *q)
 {
         forget_write(q);
-        is_due(q);                      /* counts it */
-        over(q, IO_LOST);
+        count_retired(q);
+        entry_over(q, IO_LOST);
 }
 
-/* A copy of a write is there, or missed it.  The write is over when that is known of all copies and
- * one is there: none of them touches the frame any more. */
+/* A copy of a write is there, or its node has missed it.  The write is over when that is known of
+ * all copies and one is there: no transfer touches the frame any more. */
 static void copy_over(struct far_request *r, bool good)
 {
         struct request *q = r->owner;
@@ -712,20 +716,20 @@ static void copy_over(struct far_request *r, bool good)
                         repair_needed();
                 count_missed(q);
                 forget_write(q);
-                if (has_strangers(q->slab, ~0u) && !is_due(q))
+                if (any_unfencing(q->slab, ~0u) && !count_retired(q))
                         slot_write_ends(slot_word((char *)TREE_WINDOW, q->slot));
-                over(q, IO_OVER);
+                entry_over(q, IO_OVER);
         }
 }
 
-/* The copy was read and is right: it is written where it is wanting. */
+/* A copy was read, and is right: it is written where it is wanting. */
 static void repair_read(struct request *q)
 {
         const struct copies c = copies();
 
         q->waits = copies_to_repair(&c, q->slab, q->slot);
         if (q->waits)
-                write_to(q);
+                write_copies(q);
         else
                 repair_over(q);
 }
@@ -772,7 +776,7 @@ void far_done(struct far_request *r)
                 return;
         }
         if (r->op != FAR_WRITE && !is_right(r)) {
-                wrong(r);
+                read_wrong(r);
                 return;
         }
         if (!r->error)
@@ -781,7 +785,7 @@ void far_done(struct far_request *r)
                 copy_over(r, !r->error);
                 return;
         }
-        request_spoiled(q->slot, q->bad);       /* those that were read before this one */
+        request_spoiled(q->slot, q->bad);       /* copies that were read before this one */
         if (q->repair) {
                 repair_read(q);
                 return;
@@ -792,7 +796,7 @@ void far_done(struct far_request *r)
         }
         wait_learn(__rdtsc() - q->taken);
         if (q->part)
-                over(q, IO_OVER);
+                entry_over(q, IO_OVER);
         else
                 fetch_over(q);
 }

@@ -15,21 +15,21 @@ void request_pieces(struct slot_pieces *of_tree);
 /* Takes an entry of vCPU number vcpu off its ring (include/abi.h). */
 void request_begin(struct io_entry *e, unsigned vcpu);
 /* Copies a slot's page from a place that has it to those where it is wanting, by way of a frame
- * that nobody else uses; then calls repair_done() or repair_unfit(). */
+ * that no page has; then calls repair_done() or repair_unfit(). */
 void request_repair(uint64_t slot, frame_t frame);
-/* Reads the copy at place k, whose node answers, and compares its sum; then calls over().  No hold
- * is needed, and none is looked for. */
+/* Reads the copy at place k, whose node answers, and compares its sum; then calls over().  The slot
+ * need not be held. */
 enum check { CHECK_RIGHT, CHECK_WRONG, CHECK_SILENT };
 typedef void check_fn(frame_t frame, enum check found);
 void request_check(uint64_t slot, unsigned k, frame_t frame, check_fn *over);
 /* Is a write of this process under way? */
 bool request_written(uint64_t slot);
-/* The copies at these places are wrong, although they were written, and another one is right:
- * nobody is to read them. */
+/* The copies at these places are wrong, although they were written, and another copy is right: no
+ * process reads them from here on. */
 void request_spoiled(uint64_t slot, unsigned places);
 /* The slot is no longer held (repair_holds()): begins the writes that waited for that. */
 void request_go_on(uint64_t slot);
-/* Gives drivers what they have room for; demand reads first.  Returns how many transfers. */
+/* Gives drivers the transfers that they have room for, demand reads first.  Returns how many. */
 unsigned request_post(void);
 /* Hands all transfers back that were not posted to the node yet, as its driver would. */
 void request_hand_back(const struct far_node *n);
@@ -38,7 +38,7 @@ bool request_is_idle(const struct far_node *n);
 /* In a forked child: nothing is under way. */
 void request_forked(void);
 
-/* --- for outage.c, which goes on with what nodes have handed back --- */
+/* --- for outage.c, which has requests go on that nodes have handed back --- */
 
 struct request {
         const struct far_slab *slab;
@@ -46,15 +46,15 @@ struct request {
         uint64_t slot;
         frame_t frame;
         unsigned vcpu;                  /* whose ring it came from */
-        /* Sets of places.  Of a write: the copy is under way; is there; may come late, for ever.
-         * Of a read: the copy is wrong. */
+        /* Sets of places.  Of a write: where its copy is under way; is there; may still arrive, for
+         * ever.  Of a read: where the copy is wrong. */
         unsigned waits, good, late, bad;
         bool again;                     /* a read that has failed its check once */
         bool refused;                   /* a write that a node could not carry out */
-        /* A page that nobody had asked for when its request was made, even if its op is FAR_READ by
-         * now; and its first use is to be a fault. */
+        /* A prefetch, even if its op is FAR_READ by now (IO_PROMOTE); and the first use of its page
+         * is to be a fault. */
         bool ahead, marker;
-        /* Bytes for a vCPU's bounce page, which no entry and no frame names; and they are not
+        /* Bytes for a vCPU's bounce page, which no page-table entry names; and they are not
          * compared with a sum. */
         bool part, raw;
         struct sum_of_part right;       /* of a part that is not raw and not the whole page */
@@ -63,10 +63,10 @@ struct request {
          * when it went to its driver; else 0. */
         uint64_t asked, sent;
         int64_t stranded;               /* since when, by patient_ms; 0: it is not */
-        /* Nobody's: a copy of a page is read and written where it is wanting (repair.c). */
+        /* For repair.c, no vCPU waits: a copy is read, and written where the page is wanting. */
         bool repair;
-        bool unfit;                     /* so no copy of it was right */
-        check_fn *check;                /* nor this: a copy is read for its sum alone; else NULL */
+        bool unfit;                     /* of a repair: no copy of the page fits its sum */
+        check_fn *check;                /* for scrub.c: a copy is read for its sum alone; or NULL */
         struct request *before, *after; /* in `writes` */
         struct request *next;           /* in a list of struct requests */
         /* A read, or the copies of a write, by index of the place; .owner: this request. */

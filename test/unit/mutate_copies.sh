@@ -50,8 +50,8 @@ mutant $copies "a slab has no node if it has lost one" \
 
 mutant $request "a write is over before it is noted who missed it" '
     /^static void copy_over/,/^}/{
-        s/^ *copies_written\(.*/over(q, IO_OVER);/
-        s/^ *over\(q, IO_OVER\);$/copies_written(\&c, q->slot, q->good);/
+        s/^ *copies_written\(.*/entry_over(q, IO_OVER);/
+        s/^ *entry_over\(q, IO_OVER\);$/copies_written(\&c, q->slot, q->good);/
     }'
 mutant $request "what a node could not write is there" \
     's/copy_over\(r, !r->error\)/copy_over(r, true)/'
@@ -83,9 +83,9 @@ mutant $request "a copy that failed is there" \
 mutant $request "an attempt that failed at all nodes is forgotten" \
     '/^static void send_write/,/^}/s/q->good = 0/q->good = q->late = 0/'
 mutant $request "late writes at a node that cannot fence are forgotten" \
-    '/^static bool is_due/,/^}/s/due = true/due = false/'
+    '/^static bool count_retired/,/^}/s/due = true/due = false/'
 mutant $request "slots at nodes that cannot fence are not due" \
-    '/^static bool has_strangers/,/^}/s/return true/return false/'
+    '/^static bool any_unfencing/,/^}/s/return true/return false/'
 mutant $outage "what was not posted is forgotten when the node breaks" \
     '/^void far_down/,/^}/s/request_hand_back\(n\);/;/'
 mutant $outage "what no node took is not tried again" \
@@ -119,8 +119,8 @@ mutant far/cut.c "a node that one process does not know has cut the dead off" \
 mutant far/cut.c "a node that is lost for one process has cut the dead off" \
     '/^static uint64_t cut_at_nodes/,/^}/s/\|\| !n->fences\)/|| !n->fences || n->lost)/'
 mutant $request "only places of when a write began can make its slot due" '
-    /^static void send_write/,/^}/s/if \(has_strangers\(.*/if (0)/
-    /^static void begin_write/,/^}/s/^( *)send_write\(q\)/\1if (has_strangers(q->slab, ~0u)) slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot)); send_write(q)/'
+    /^static void send_write/,/^}/s/if \(any_unfencing\(.*/if (0)/
+    /^static void begin_write/,/^}/s/^( *)send_write\(q\)/\1if (any_unfencing(q->slab, ~0u)) slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot)); send_write(q)/'
 
 mutant $request "a slot is copied while it is written" \
     '/^void request_repair/,/^}/s/request_written\(slot\)/0/'
