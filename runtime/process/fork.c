@@ -46,12 +46,12 @@
 
 /* ---- the host's fork ---- */
 
-/* What vmrun does by itself, in the program's terms. */
+/* Flags that vmrun carries out by itself, in the program's terms. */
 #define OURS                                                                                     \
         (CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID |        \
          CLONE_CLEAR_SIGHAND)
-/* What would part vmrun from itself, or stop it: a table of descriptors that both processes have; a
- * parent that sleeps with all its threads stopped. */
+/* Flags that would part vmrun from itself, or stop it: a table of descriptors that both processes
+ * have; a parent that sleeps with all its threads stopped. */
 #define NOT_OURS (CLONE_FILES | CLONE_VFORK)
 
 /* fork() with the program's flags.  Does for libc what its own fork() would: the child's thread
