@@ -4,8 +4,8 @@
  * restarted or cut off from each other at any atomic operation of the real code.
  *
  * Real are which copies are right, which request goes where, and how copies are made up for
- * (runtime/far/copies.c, request.c, repair.c), how nodes are left (leave.c, moves.c), which slot is
- * whose, who is alive, and how the dead are cut off and buried (kern/far/slotmap.c,
+ * (runtime/far/copies.c, request.c, outage.c, repair.c), how nodes are left (leave.c, moves.c),
+ * which slot is whose, who is alive, and how the dead are cut off and buried (kern/far/slotmap.c,
  * runtime/far/tree_hold.c, tree_life.c, cut.c).  Modelled are nodes, drivers, programs and time.
  *
  * A run has three phases.  In the first there are faults.  Then there are none, and within a
