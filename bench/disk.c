@@ -18,7 +18,7 @@
 #include "base/options.h"
 #include "base/privfd.h"
 #include "common/clock.h"
-#include "far/far.h"
+#include "far/node.h"
 
 #define DEPTH_MAX 256u
 #define SLAB      4096u                 /* pages */

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "far/far.h"
+#include "far/node.h"
 #include "far/sum.h"
 
 #define NULL_PAGES (1ull << 20)

@@ -20,6 +20,7 @@
 #include "exits.h"
 #include "far/far.h"
 #include "far/io.h"
+#include "far/nodes.h"
 #include "far/wait.h"
 #include "load/auxv.h"
 #include "load/image.h"

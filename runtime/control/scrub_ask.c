@@ -7,7 +7,7 @@
 #include "base/options.h"
 #include "common/json.h"
 #include "control/scrub_ask.h"
-#include "far/far.h"
+#include "far/nodes.h"
 #include "far/scrub.h"
 #include "settings/settings.h"
 

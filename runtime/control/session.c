@@ -15,7 +15,7 @@
 #include "control/running.h"
 #include "control/scrub_ask.h"
 #include "control/session.h"
-#include "far/far.h"
+#include "far/sequence.h"
 #include "stats/report.h"
 #include "stats/write.h"
 #include "vm/counters.h"

@@ -40,7 +40,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "abi_control.h"
-#include "far/far.h"
+#include "far/node.h"
 #include "include/allocator.h"
 
 /* The tree's memory (include/allocator.h), and the number of this process in it. */

@@ -8,6 +8,7 @@
 #include "common/clock.h"
 #include "far/copies.h"
 #include "far/drain.h"
+#include "far/nodes.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "include/allocator.h"
@@ -132,12 +133,12 @@ static unsigned drain_node(struct far_node *n, struct node_drain *d)
                 if (!may_end(n))
                         return 0;
                 atomic_store_explicit(&n->is_drained, true, memory_order_relaxed);
-                request_drain(n);
+                request_hand_back(n);
                 note_drained(n);
         }
         /* The node may end before it is answered. */
         if (!n->lost &&
-            (!request_has_drained(n) || !is_set(&n->unneeded) || has_unasked(n) ||
+            (!request_is_idle(n) || !is_set(&n->unneeded) || has_unasked(n) ||
              !n->driver->answer(n, true)))
                 return 0;
         d->over = true;

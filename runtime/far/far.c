@@ -6,17 +6,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/message.h"
 #include "far/drain.h"
 #include "far/far.h"
+#include "far/grow.h"
 #include "far/held.h"
 #include "far/io.h"
+#include "far/lease.h"
 #include "far/memfd.h"
+#include "far/moves.h"
+#include "far/nodes.h"
+#include "far/outage.h"
 #include "far/placement.h"
 #include "far/rebuild.h"
-#include "far/request.h"
 #include "far/scrub.h"
+#include "far/sequence.h"
 #include "far/timing.h"
 #include "far/tree.h"
 
@@ -30,14 +36,19 @@ static const struct node_option *wanted(unsigned *count)
         return opt.nnodes ? opt.nodes : &far_default_node;
 }
 
-/* Descriptors from before execve, by node. */
-static struct far_kept inherited;
-static bool has_inherited;
+/* What the program before execve kept, by far_adopt(). */
+static struct { bool any; struct far_kept kept; } inherited;
+
+/* Of node i; NULL: nothing. */
+static const struct far_kept_node *inherited_node(unsigned i)
+{
+        return inherited.any && inherited.kept.node[i].kept ? &inherited.kept.node[i] : NULL;
+}
 
 void far_adopt(const struct far_kept *k)
 {
-        inherited = *k;
-        has_inherited = true;
+        inherited.kept = *k;
+        inherited.any = true;
         memfd_init(k->proc);
         if (k->tree >= 0)
                 slabs_adopt(k->tree, &k->next);
@@ -93,8 +104,8 @@ bool far_keep(struct far_kept *k, const int *expected)
         bool all = keep_nodes(k), alone = false;
         int tree = slabs_tree_fd(expected ? NULL : &alone);
 
-        /* No other process needs what is on a remote node: give it back, rather than keep it until
-         * none of our writes can arrive any more. */
+        /* No other process needs the pages on a remote node: give them back, rather than keep them
+         * until none of our writes can arrive any more. */
         for (unsigned i = 0; alone && i < far_nodes(); i++)
                 all &= is_local(far_node_at(i));
         k->proc = memfd_proc();
@@ -114,9 +125,12 @@ bool far_keep(struct far_kept *k, const int *expected)
         return !all && !expected;
 }
 
-/* Set by the first thread that ends the program: no other thread releases the leases, and the loss
- * of a node no longer matters. */
-static atomic_flag ending = ATOMIC_FLAG_INIT;
+static struct {
+        /* Set by the first thread that ends the program: no other thread releases the leases, and
+         * the loss of a node no longer matters. */
+        atomic_flag begun;
+        bool still;                     /* by far_still(), for far_end() of the same thread */
+} ending = { .begun = ATOMIC_FLAG_INIT };
 
 /* Releases the leases of all remote nodes except the lost one.  No other thread is in a driver.
  * Nodes that are memory stay mapped: other vCPUs may still run on them. */
@@ -127,22 +141,20 @@ static void say_goodbye(const struct far_node *lost)
                         far_node_at(i)->driver->close(far_node_at(i));
 }
 
-static bool still;
-
 /* Copies that are under way are writes too: then others have the nodes cut this process off. */
-void far_still(void) { still = held_stop(); }
+void far_still(void) { ending.still = held_stop(); }
 
 void far_end(void)
 {
-        if (!atomic_flag_test_and_set(&ending) && slabs_stop(END_MS) && slabs_last(still, END_MS) &&
-            io_stop(END_MS))
+        if (!atomic_flag_test_and_set(&ending.begun) && slabs_stop(END_MS) &&
+            slabs_last(ending.still, END_MS) && io_stop(END_MS))
                 say_goodbye(NULL);
 }
 
 /* A node is lost, with pages of the program that no other node has. */
 static void end_lost(const struct far_node *n)
 {
-        while (atomic_flag_test_and_set(&ending))
+        while (atomic_flag_test_and_set(&ending.begun))
                 pause();                /* the process is about to end */
         warnx_("%s: %s; pages of the program are lost with it, so the program ends",
                n->option->origin, n->why);
@@ -183,12 +195,11 @@ void far_init(uint64_t room)
         char why[FAR_WHY], text[FAR_WHY];
 
         for (unsigned i = 0; i < count; i++) {
-                bool kept = has_inherited && inherited.node[i].kept;
-                struct far_node *n = far_node_open(&o[i], kept ? &inherited.node[i] : NULL,
-                                                   kept ? 0 : FAR_FIRST_MEMBER, why);
+                const struct far_kept_node *kept = inherited_node(i);
+                struct far_node *n = far_node_open(&o[i], kept, kept ? 0 : FAR_FIRST_MEMBER, why);
                 if (!n)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", o[i].origin, why);
-                if (kept && inherited.node[i].drained) {
+                if (kept && kept->drained) {
                         n->pages = 0;   /* those that it gave are in the tree, if there is one */
                         drain_is_over(n);
                 }
@@ -196,8 +207,8 @@ void far_init(uint64_t room)
         }
         check_replicas();
         slabs_init(far_node_list(), far_nodes(), room);
-        request_on_loss(end_lost);
-        slabs_then(far_return);
+        outage_on_loss(end_lost);
+        moves_then(far_return);
         for (unsigned i = 0; opt.verbose && i < far_nodes(); i++) {
                 describe(far_node_at(i), text);
                 info_("far tier %u: %s", i, text);
@@ -228,6 +239,68 @@ int far_check(FILE *f)
         return err;
 }
 
+/*
+ * ---- standing still ----
+ *
+ * The order of the parts, for fork and for a process that must have one thread:
+ *
+ *   1. the threads of rebuild.c and scrub_start.c, since they may wait for the I/O side
+ *   2. copies that the I/O side makes by itself.  Fork writes pages to their slots, and a write
+ *      waits as long as its slot is being copied
+ *   3. the I/O side, which has moved pages until then
+ *
+ * They continue in the opposite order.
+ */
+
+/* Waits for copies and for reads of scrub.c that are under way, as long as nodes take to answer or
+ * to break.  Undone by held_go_on(). */
+static void stop_copies(void)
+{
+        const void *word;
+        unsigned n;
+
+        drain_put_off();
+        held_stop();
+        while ((n = held_under_way(&word)) > 0)
+                if (opt.io == IO_INLINE)
+                        io_wait(word, n);
+                else
+                        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
+
+void far_hold_background(void)
+{
+        rebuild_hold();
+        scrub_hold();
+        stop_copies();
+}
+
+void far_hold(void) { io_hold(); }
+
+void far_release(void)
+{
+        io_release();
+        held_go_on();
+        scrub_release();
+        rebuild_release();
+}
+
+void far_rest(void)
+{
+        rebuild_rest();
+        scrub_rest();
+        io_hold();
+        io_end();
+}
+
+void far_go_on(void)
+{
+        io_again();
+        io_release();
+        scrub_go_on();
+        rebuild_go_on();
+}
+
 const struct far_node *far_needs_thread(void)
 {
         for (unsigned i = 0; i < far_nodes(); i++)
@@ -243,6 +316,21 @@ const struct far_node *far_cannot_fork(void)
                     (!far_node_at(i)->driver->forked || far_node_at(i)->alone))
                         return far_node_at(i);
         return NULL;
+}
+
+int far_expect_child(struct vm *vm, struct tree_child *c)
+{
+        struct tree *tree = slabs_tree();
+
+        if (!tree)
+                return -ENOMEM;
+        slabs_cut(vm, false);
+        int err = tree_child(tree, c);
+        if (err == -EAGAIN) {
+                slabs_cut(vm, true);
+                err = tree_child(tree, c);
+        }
+        return err && err != -ENOSYS ? -EAGAIN : err;
 }
 
 void far_forked(const struct tree_child *c)

@@ -1,342 +1,30 @@
 /*
- * Far-memory nodes and their drivers.
- *
- * A node is one --node URL or [node] section; its scheme names the driver.  Space is leased slab by
- * slab when the cleaner asks (EXIT_LEASE), from the node that the placement chooses, so nothing at
- * start grows with a node's size.  A driver says how the data of its slabs moves: SLAB_MEMORY is
- * mapped at the same address in host and guest, and kern copies; SLAB_REMOTE goes through the
- * rings.
- *
- * Functions return 0 or -errno; where there is a `why`, it receives one sentence for the user that
- * names the thing, the cause and the cure, without the URL.
+ * The front door of far memory: opening and closing, execve, fork, standing still.
  */
 #ifndef VMRUN_FAR_H
 #define VMRUN_FAR_H
 
-#include <poll.h>
-#include <pthread.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include "base/options.h"
-#include "far/sum.h"
+#include "far/node.h"
 #include "include/allocator.h"
-#include "vm/thread.h"
 
-#define FAR_WHY 256
-_Static_assert(NODES_MAX <= SLAB_NODES, "kern can tell nodes apart");
-_Static_assert(REPLICAS_MAX < TREE_PLACES, "there is room for nodes in place of lost ones");
+struct stats;
 
-/* A node across execve: what the old program opened, and the next one continues to use. */
-#define FAR_KEPT 768
-struct far_kept_node {
-        bool kept;
-        bool drained;                   /* and not used any more: far_node.is_drained */
-        int fd;                         /* private; -1: none */
-        char data[FAR_KEPT] __attribute__((aligned(8)));        /* the driver's own */
-};
-
-struct far_node {
-        const struct far_driver *driver;
-        const struct node_option *option;       /* as given; lives as long as the node */
-        const char *url;                /* option->url */
-        unsigned index;                 /* order of the nodes as given */
-        /* capacity: set by open, may be lowered before the first lease; nodes.c lowers it to
-         * option->size */
-        uint64_t pages;
-        /* pages that the driver keeps for itself, not counted in `pages`, out of the size that the
-         * user asked for */
-        uint32_t kept;
-        /* pages: set by open where slabs must begin and end at multiples of it; 0: any page will
-         * do */
-        uint32_t granule;
-        /* bytes: set by open, or later; what is read of a page begins and ends at multiples of it.
-         * 0: pages are read whole. */
-        uint32_t unit;
-        /* the next four are kept by slabs.c */
-        uint32_t slab_most;             /* pages of the largest slab to ask for */
-        uint32_t slabs;                 /* leased so far */
-        uint64_t leased;                /* pages in them */
-        /* it did not answer when this process wanted more: it is not asked again; -errno */
-        int silent;
-        void *module;                   /* of its driver (dlopen); NULL: vmrun itself */
-        /* this process, among those of its tree: a number that no other process of it ever has.
-         * Set before attach(), and before open() unless the node is inherited. */
-        uint64_t member;
-        /* from keep() before execve, for open() to continue with; NULL: nothing */
-        const struct far_kept_node *inherited;
-        /* set by open: no second process can use it beside this one, so there is no fork */
-        bool alone;
-        /* set by open: cut() works, and of what was sent on a connection nothing arrives once the
-         * node has answered its successor */
-        bool fences;
-        /* Set after open(): other nodes have the same pages, so what cannot be carried out now is
-         * given back, not kept.  See "Nodes that hand back". */
-        bool hands_back;
-        /* It takes transfers now; always, if not hands_back.  Changed by far_up() and far_down()
-         * alone, in the thread that calls poll(), and cleared in a forked child.  Relaxed: for
-         * others it is a hint. */
-        _Atomic bool up;
-        int64_t down_since;             /* now_ms(); 0: it is up, or was not up yet */
-        /* attach() succeeded in this process: poll() and arm() may be called.  A child attaches no
-         * node that was drained for its parent.  Of the I/O side (io.c). */
-        bool attached;
-        void *data;                     /* the driver's own */
-        /* Pages that were read and written, and of these the ones that were sent again over a new
-         * connection.  Of this process; kept by request.c. */
-        _Atomic uint64_t read, written, resent;
-        /* Pages that did not come as they were sent: read once more; and lost, since they did not
-         * come better then, or left where they are, since nobody had asked for them.  Of this
-         * process; kept by request.c. */
-        _Atomic uint64_t reread, damaged, left;
-        /* Pages that are not written again, since an old write may still arrive there.  Of this
-         * process; kept by request.c.  Nodes that fence have none. */
-        _Atomic uint64_t retired;
-        /* With copies: writes that it missed, and how often it stopped to answer.  Kept by
-         * request.c. */
-        _Atomic uint64_t missed, breaks;
-        /* It drains (drain.h).  asked: by its own word to this process, from far_asked();
-         * noted: it is in tree_common.draining; stuck: no other node can take its pages; unneeded:
-         * by other processes of the tree, too.  Stored by any thread; relaxed, as they publish
-         * nothing else, but for `noted`: release and acquire. */
-        _Atomic bool asked, noted, stuck, unneeded;
-        /* Nothing more is asked of it; then it becomes lost, without a page.  By the I/O side;
-         * relaxed: for others a hint. */
-        _Atomic bool is_drained;
-        /* How often it came up and went down without a transfer that ended well: far_pause(); and
-         * it has failed one since it came up.  Kept by request.c. */
-        _Atomic unsigned barren;
-        bool failed;
-        bool refused;                   /* it has failed a write, and request.c has said so */
-        bool lost, lost_pages;          /* by far_lost(), for the owner (request.c) */
-        bool settled;                   /* the owner has seen the loss */
-        char why[FAR_WHY];              /* the reason why it is lost */
-};
-
-/* The place of a slab on a node. */
-struct far_place {
-        struct far_node *node;
-        /* its first page, in the node's count of leased pages */
-        uint64_t first;
-        void *data;                     /* the driver's own, from lease() */
-        /* the same, for all processes of the tree: what use() needs */
-        uint64_t word[3];
-};
-#define FAR_PLACES TREE_PLACES
-struct far_slab {
-        /* entries of place[] below it do not change any more; stored with release */
-        _Atomic unsigned places;
-        struct far_place place[FAR_PLACES];
-};
-
-/* The transfer of one page, or of a part of it, between a frame and a node.  request.c makes it and
- * gives it to the driver of its node.  The driver gives it back by far_done() when the transfer is
- * over, or by far_failed() if it never will be. */
-struct far_request {
-        enum far_op { FAR_READ, FAR_PREFETCH, FAR_WRITE } op;   /* in this order of urgency */
-        uint32_t page;                  /* in its slab */
-        const struct far_place *place;
-        char *frame;                    /* PAGE_SIZE bytes inside what attach() registered */
-        /* Which bytes: all, unless op is FAR_READ; then by the node's unit.  They go to the same
-         * place of the frame. */
-        uint16_t offset, len;
-        /* by the driver: sent more than once, and what was sent first may still arrive */
-        bool repeated;
-        /* By the driver, of one that is over: the node has the page no more, or could not write it,
-         * -errno; else 0.  Such a write of a node that does not fence: nothing is written to its
-         * slot again. */
-        int error;
-        struct far_request *next;       /* for lists of the driver */
-        uint64_t cookie[2];             /* the driver's own */
-        void *owner;                    /* what it is a part of; request.c's own */
-};
-
-/* Processes of the tree that have ended, by their numbers (far_node.member). */
-struct far_range { uint64_t first, last; };
-
-/* A driver of remote memory (kind == SLAB_REMOTE) also has the functions from attach on.  post,
- * poll and arm are called by one thread at a time, normally the I/O thread, and never wait.  lease
- * may wait, and may run beside them.
- *
- * Nodes that hand back (far_node.hands_back)
- *
- * A node is down until the driver calls far_up(), at the earliest within attach().  It goes down
- * when a connection breaks, when transfers are under way on one and none of them ends for a second
- * (NBD), or for half a second and then it does not answer on the control connection either, or for
- * three seconds (RDMA), or when an NBD server answers one with an error; a disk when no transfer
- * ends for a second, or one does not for --timeout.  Silence is counted between calls of poll(), at
- * most 50 ms each, so a process that did not run blames nobody.  Then
- * the driver, within poll() or post():
- *   1. ends all data connections of this process to the node.  From here on no old request touches
- *      a frame.  At the node an old WRITE may still arrive; if the node fences, only before
- *      far_up();
- *   2. calls far_down(), if the node was up;
- *   3. gives each request that it had taken, and that is not over, back by far_failed();
- *   4. connects again in the background, from poll(), for as long as it takes;
- *   5. calls far_up() when everything is connected and the node has ended the older connections.
- * Only proof ends the node by far_lost(), as without hands_back: a goodbye, an answer that the
- * pages are gone, or that this process may never come back, or a host where nobody listens any
- * more.  Silence never does, however long.
- *
- * While the node is down, post() takes nothing, lease() and cut() fail at once with -ENOLINK, or
- * within 50 ms if it goes down meanwhile, and use() works.  After far_lost(), post() takes all and
- * gives it back.  attach() in a forked child or after execve waits a second at most.  Then it
- * returns 0, with the node up or down, or an error if there is proof that the node is lost. */
-struct far_driver {
-        const char *scheme;             /* "mem" for mem:... */
-        enum slab_kind kind;
-        /* rest: what follows the scheme and its colon.  Sets pages and data.  A remote node is
-         * connected here, within opt.connect_timeout. */
-        int (*open)(struct far_node *n, const char *rest, char why[FAR_WHY]);
-        /* Leases one more slab of `pages` pages (at most 1 << SLAB_SHIFT, and within n->pages),
-         * which begins at page `first` of the node.  SLAB_MEMORY: fills s.  SLAB_REMOTE: may fill
-         * place->data.  Called by one thread at a time. */
-        int (*lease)(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages,
-                     struct slab *s, struct far_place *place);
-        /* Makes a slab that another process of the tree leased usable in this one.  place: as
-         * lease() left it, except data.  NULL: lease() does that too. */
-        int (*use)(struct far_node *n, struct far_place *place, uint32_t pages);
-        void (*close)(struct far_node *n);
-        /* Fills in what open() needs in the next program of this process to find the slabs of the
-         * process tree.  NULL, or false: not possible, the next program must lease again. */
-        bool (*keep)(const struct far_node *n, struct far_kept_node *k);
-        /* For -v and the statistics: "mem: 4G in this process". */
-        void (*describe)(const struct far_node *n, char *text, size_t size);
-
-        /* Makes the frames and bounce pages, [base, base+len), ready for transfers.  Called once,
-         * before the first post. */
-        int (*attach)(struct far_node *n, char *base, size_t len, char why[FAR_WHY]);
-        /* Starts transfers, all of one kind: the first requests of r[], as many as there is room
-         * for now.  Returns how many it took. */
-        unsigned (*post)(struct far_node *n, struct far_request **r, unsigned count);
-        /* Calls far_done() for each transfer that is over; returns how many.  Also handles
-         * time-outs and reconnection. */
-        unsigned (*poll)(struct far_node *n);
-        /* Called before the I/O thread sleeps.  Fills in at most max entries for poll(2), so that
-         * the thread wakes at the next completion, and lowers *timeout_ms if the driver has a
-         * deadline sooner.  Returns how many entries, or -EAGAIN: poll() has work now. */
-        int (*arm)(struct far_node *n, struct pollfd *fds, unsigned max, int *timeout_ms);
-        /* How long the I/O thread calls poll() without a completion before it sleeps.  0 if
-         * completions come through the host kernel: a spinning thread would only take the CPU from
-         * the threads that produce them. */
-        unsigned spin_us;
-        /* A completion interrupts the thread that called post(), also in a system call of the
-         * program: so no thread of the program may call it (--io inline). */
-        bool own_thread;
-        /* On this host, and what keep() gives is all that the next program needs, whatever became
-         * of its rights.  So it is not leased again after execve, as a remote node is by a process
-         * without others in its tree. */
-        bool local;
-        /* In a forked child: closes the inherited copies of the parent's connections, without
-         * telling the node.  attach() makes the child's own connections, to the same slabs, when a
-         * slab is first needed.  True: the module must be loaded again before that, because its
-         * libraries keep state of the parent; so nothing in n->data points into the module.  NULL:
-         * this driver cannot. */
-        bool (*forked)(struct far_node *n);
-        far_sum_fn *sum;                /* far_sum() */
-        /* Has the node end all connections of dead members, and refuse new ones.  When this returns
-         * 0, nothing that they sent can arrive any more; -ESTALE: nor can it because all that the
-         * node held is gone; else -errno with why.  Waits, at most limit_ms.  Any thread, one at a
-         * time, the node attached; only if node.fences. */
-        int (*cut)(struct far_node *n, const struct far_range *dead, unsigned count,
-                   unsigned limit_ms, char why[FAR_WHY]);
-        /* Answers a draining node (far_asked()).  moved: this process needs the node no more, and
-         * has nothing under way there; its connections end, for good.  Else it cannot move its
-         * pages.  By the thread that calls poll(); never waits.  False: not done yet, to be called
-         * again. */
-        bool (*answer)(struct far_node *n, bool moved);
-};
-/* The transfer is over: wakes the vCPUs that wait for it. */
-void far_done(struct far_request *r);
-/* The transfer will never be over on this node; far_lost() or far_down() has given the reason.  The
- * request's owner, request.c, decides what becomes of the page once the driver has returned. */
-void far_failed(struct far_request *r);
-/* Only for nodes that hand back (see struct far_driver): the node takes transfers; and it takes
- * none for now.  Called in turns, far_up() first.  They may not call the driver. */
-void far_up(struct far_node *n);
-void far_down(struct far_node *n, const char *why);
-/* The node wants this process to move its pages elsewhere.  Any thread; may be repeated. */
-void far_asked(struct far_node *n);
-/* The node will not come back: records why, and whether pages of the program may be there.  The
- * driver then gives back all its requests and takes no more.  The owner decides what follows.  A
- * node that hands back goes down before. */
-void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
-        __attribute__((format(printf, 3, 4)));
-
-extern const struct far_driver far_mem, far_dax;
-/* A module defines `const struct far_driver *const far_module[]`, which ends with NULL. */
-
-/* A flag of a node, relaxed: it publishes nothing else. */
-static inline bool is_set(const _Atomic bool *flag)
-{
-        return atomic_load_explicit(flag, memory_order_relaxed);
-}
-
-/* Does it take transfers now?  By the I/O side; for others a hint. */
-static inline bool far_answers(const struct far_node *n)
-{
-        return !n->lost && !is_set(&n->is_drained) && is_set(&n->up);
-}
-
-/* How long a driver waits before it connects again to a node that went down, in ms: `least`, and
- * twice as long for each further time that the node came up and carried nothing out. */
-static inline unsigned far_pause(const struct far_node *n, unsigned least)
-{
-        /* Relaxed: a hint, also for a thread that is not the I/O side. */
-        unsigned barren = atomic_load_explicit(&n->barren, memory_order_relaxed);
-
-        return barren < 2 ? least : least << (barren < 6 ? barren - 1 : 5);
-}
-
-/* --- the table of nodes and places (nodes.c) --- */
-
-/* What is used if no node is named. */
-extern const struct node_option far_default_node;
-/* The option of a node that returns, which lives as long as it; NULL: no memory. */
-const struct node_option *far_returned_option(const struct far_node *was);
-/* Opens one node; NULL with why.  o must outlive the node, and so must `before`: what the program
- * before execve kept for it, or NULL.  member: of struct far_node; FAR_FIRST_MEMBER: this process
- * is the first of its tree; 0: not known until it has joined one. */
-#define FAR_FIRST_MEMBER 1
-struct far_node *far_node_open(const struct node_option *o, const struct far_kept_node *before,
-                               uint64_t member, char why[FAR_WHY]);
-void far_node_close(struct far_node *n);
-/* Appends a node to the table, also while others read it. */
-void far_node_add(struct far_node *n);
-struct far_node *const *far_node_list(void);
-unsigned far_nodes(void);
-struct far_node *far_node_at(unsigned i);
-uint64_t far_total_pages(void);         /* what all nodes can hold, each page with its copies */
-/* How long the node may take to answer at open.  One that may have returned is asked while the
- * program runs, by a thread that others may wait for. */
-unsigned far_connect_ms(const struct far_node *n);
-/* Slab number i of CONTROL->slabs, with what only the host knows of it.  far_slab_none() makes it
- * one without places; by one thread at a time, and before that far_slab() may not be asked. */
-struct far_slab *far_slab(uint32_t i);
-struct far_slab *far_slab_none(uint32_t i);
-/* In a forked child: loads a module again; several nodes may use it.  Libraries like librdmacm keep
- * state of the parent for as long as they are loaded, and none of their functions drops it. */
-void far_reload(const void *module);
-
-/* --- a node more (grow.c) --- */
-
-/* Adds a node while the program runs.  o is copied to opt, its texts are taken over.  0, or -errno
- * with why, and o is as before: -EBUSY: other processes share the far memory of this one, and would
- * not know the node.  Takes as long as the node takes to answer; fetches of pages wait while it is
- * attached.  Any thread, one at a time, and not during fork, execve or alone_begin(). */
-int far_add(struct vm *vm, const struct node_option *o, char why[FAR_WHY]);
-
-/* Drained nodes (drain.h) that are served again are used again, each under a number of its own.  By
- * the thread of rebuild.h, now and then. */
-void far_return(struct vm *vm);
-
-/* --- all of them (far.c) --- */
+/* --- opening and closing --- */
 
 /* Opens all nodes of opt, or the default one; ends vmrun with a sentence if one cannot be opened.
  * room: bytes of guest-physical space for nodes that are plain memory; they are cut to it with a
  * notice.  Touches no VM, so it may run before the VM exists. */
 void far_init(uint64_t room);
+/* vmrun --check: tries each node of opt, all open together as for a program; prints a line a node.
+ * 0, or the last error. */
+int far_check(FILE *f);
+/* Is there a node whose pages only the I/O thread may move?  NULL: none. */
+const struct far_node *far_needs_thread(void);
+/* For stats_register(), after counters_stats(). */
+void far_stats(struct stats *s);
 /* The program ends, for whatever reason.  The last process of its tree releases the leases on
  * remote nodes, so that their memory is free at once and not after their grace time.  Any thread;
  * takes a second at most.  Other threads may continue, but no more pages arrive for them. */
@@ -344,10 +32,11 @@ void far_end(void);
 /* Called before far_end(): no write of this process is under way, or will be, so other processes
  * may use its slots as soon as it is dead. */
 void far_still(void);
+void far_close(void);
 
-/* --- over execve (process/exec.c) --- */
+/* --- execve (process/exec.c) --- */
 
-/* What the next program inherits. */
+/* The next program's inheritance. */
 struct far_kept {
         int proc;                       /* for memfd_init() */
         /* private descriptor of the process tree, which the next program joins; -1: none */
@@ -374,84 +63,30 @@ void far_unkeep(const struct far_kept *k);
 /* In the next program, before far_init(). */
 void far_adopt(const struct far_kept *k);
 
-/* Is there a node whose pages only the I/O thread may move?  NULL: none. */
-const struct far_node *far_needs_thread(void);
+/* --- fork (process/fork.c) --- */
+
 /* Is there a node that a forked child could not use?  NULL: none. */
 const struct far_node *far_cannot_fork(void);
+/* Takes a number in the process tree for the child, *c, which tree_child_left() gives back.  0, or
+ * -errno as of fork; -ENOSYS: there is no /proc. */
+int far_expect_child(struct vm *vm, struct tree_child *c);
 /* In a forked child: it becomes process c of the tree, with a VM that has no slab yet, and without
  * connections. */
 void far_forked(const struct tree_child *c);
-uint64_t far_leased_pages(void);
-/* Slots of all nodes that this process holds, those of resident pages included. */
-uint64_t far_used_pages(void);
-/* vmrun --check: tries each node of opt, all open at the same time as for a program; prints a line
- * a node.  0, or the last error. */
-int far_check(FILE *f);
-/* For stats_register(), after counters_stats(). */
-struct stats;
-void far_stats(struct stats *s);
 
-/* --- the sequence of slabs (slabs.c) --- */
+/* --- standing still --- */
 
-/* Cuts memory nodes to `room` bytes of guest-physical space, and all nodes to what the table of
- * slabs can name. */
-void slabs_init(struct far_node *const nodes[], unsigned n, uint64_t room);
-/* What the thread that looks after nodes (rebuild.h) does then, if nodes were drained. */
-void slabs_then(void (*look)(struct vm *vm));
-/* The process tree of this process (tree.h), made if there is none yet; NULL with a message if that
- * fails.  For fork. */
-struct tree *slabs_tree(void);
-/* Before fork: has nodes told of processes that ended, if there are many and this process uses
- * nodes anyway; full: there is no number left.  May wait for nodes. */
-void slabs_cut(struct vm *vm, bool full);
-/* The descriptor of that tree, or -1.  *alone: no other process is in it.  With alone NULL it takes
- * no lock: for a process that shares our address space and may be killed at any time. */
-int slabs_tree_fd(bool *alone);
-/* For the next program of this process; life -1: it has no number. */
-struct tree_child slabs_successor(void);
-/* As those of tree.h, for a tree that may not be there.  slabs_expected() takes no lock. */
-int slabs_expect(void);
-struct tree_child slabs_expected(int number);
-void slabs_expect_end(int number);
-/* See far_leaves(). */
-void slabs_leaves(bool leaves);
-/* After execve: the first lease joins the tree of this descriptor, as `next`, instead of making
- * one.  What the old program held in it is released. */
-void slabs_adopt(int fd, const struct tree_child *next);
-/* The slabs' part of far_forked(). */
-void slabs_forked(const struct tree_child *c);
-/* This process leaves the tree.  True: it is the last one, so no process needs the nodes any more.
- * False also if that cannot be found out within limit_ms. */
-bool slabs_last(bool still, unsigned limit_ms);
-/* Stops leasing: no lease is under way, and none will begin.  False: one is still under way after
- * limit_ms. */
-bool slabs_stop(unsigned limit_ms);
-
-/* For far_add().  slabs_may_add(): -EBUSY with why if other processes belong to the tree, or to
- * have ended without being buried yet; else 0, and *member is what the node must be opened with.
- * slabs_add(): cuts the node to what can be used of it, adds it to the table, and to the tree if
- * there is one; -EBUSY as before, -ESTALE: *member is no longer right. */
-int slabs_may_add(struct vm *vm, uint64_t *member, char why[FAR_WHY]);
-int slabs_add(struct vm *vm, struct far_node *n, char why[FAR_WHY]);
-/* For far_return(): adds n, which node number `was` has become, for all processes of the tree.
- * -EEXIST: another process was faster.  slabs_member(): what n must be opened with; 0: there is no
- * tree. */
-uint64_t slabs_member(void);
-int slabs_return(struct vm *vm, struct far_node *n, unsigned was, char why[FAR_WHY]);
-/* Slots of each node that this process holds, in pages, as far as that is known without a lock; by
- * a look at each word in use.  Any thread. */
-void slabs_used(uint64_t used[NODES_MAX]);
-/* How many pages of all processes of the tree each node lacks, that others have: copies that it
- * missed, or that are not made yet.  Any thread. */
-void slabs_lacking(uint64_t lacking[NODES_MAX]);
-
-/* kern uses `have` slabs: puts the next one into CONTROL->slabs.  0, or an error as for EXIT_LEASE
- * (abi.h). */
-int far_lease(struct vm *vm, uint32_t have);
-
-/* EXIT_LEASE, EXIT_NO_MEMORY, EXIT_SLOTS_RELEASE */
-int64_t far_exit_lease(struct thread *t, struct exit_req *rq);
-int64_t far_exit_no_memory(void);
-int64_t far_exit_release(struct thread *t, struct exit_req *rq);
+/* For fork, in two steps, by the thread that forks; all other threads of the program are quiesced.
+ * far_hold_background(): far memory begins nothing by itself any more: no copy, no place, no scrub,
+ * and no node is answered that it may end.  Pages still move, so that the image of the program can
+ * be written.  far_hold(): nor do pages move, and no thread is in a driver.  far_release() ends
+ * both, in the parent. */
+void far_hold_background(void);
+void far_hold(void);
+void far_release(void);
+/* For a process that must have one thread: far memory has none from far_rest() to far_go_on(), and
+ * no thread may wait for a page.  Nodes stay connected; the VM may be another one afterwards. */
+void far_rest(void);
+void far_go_on(void);
 
 #endif

@@ -10,12 +10,15 @@
  */
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "abi_control.h"
 #include "base/message.h"
 #include "common/clock.h"
-#include "far/far.h"
+#include "far/grow.h"
+#include "far/nodes.h"
+#include "far/slabs_more.h"
 #include "vm/vm.h"
 
 #define RETURN_MS 1000                  /* between two looks for nodes that are served again */

@@ -7,6 +7,20 @@
  * doorbell (an ioeventfd: no exit).  With --io inline there is no such thread: the vCPUs' own
  * threads do the work while they wait (io_wait), one at a time for all (turns.c).
  *
+ * The life of the I/O side in a process:
+ *
+ *   io_start()     started; nodes are attached by the calling thread, in a forked child by the I/O
+ *                  thread: attached
+ *   io_hold()      HOLD_NONE to HOLD_ASKED; the I/O thread ends its turn, and answers: HOLD_HELD
+ *   io_release()   HOLD_HELD to HOLD_NONE: the I/O thread continues
+ *   io_end()       HOLD_HELD to HOLD_END: the I/O thread ends
+ *   io_again()     HOLD_END to HOLD_NONE, with another I/O thread
+ *   io_stop()      stop_asked; the I/O thread ends its turn, and answers: stopped, for good
+ *   io_forked()    in the child: not started, not attached, HOLD_NONE
+ *
+ * With --io inline io.lock takes the place of the states of the thread: io_hold() and io_stop()
+ * lock it.
+ *
  * [I] A sleeping I/O thread misses nothing.  It sets io_asleep (full barrier), then looks at the
  * tails once more; a vCPU moves its tail (full barrier), then looks at io_asleep.
  */
@@ -34,43 +48,46 @@
 #include "base/word.h"
 #include "common/clock.h"
 #include "far/drain.h"
-#include "far/far.h"
 #include "far/held.h"
 #include "far/io.h"
+#include "far/nodes.h"
+#include "far/outage.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/scrub.h"
 #include "far/turns.h"
 #include "vm/vm.h"
 
-#define INLINE_MORE 16                  /* turns after the one that brought what was waited for */
+#define INLINE_MORE 16                  /* turns after the one that ended the wait */
 #define INLINE_MS   10                  /* longest sleep: vCPUs, too, change words, with no bell */
 #define FDS_MAX    256                  /* of all drivers together */
 
-static struct vm *io_vm;
-static int doorbell = -1;               /* eventfd; private */
-/* nodes are attached; written under the lease lock (slabs.c), before the first slab exists */
-static bool started;
-/* Without a completion, before it sleeps.  A hint: it may grow when a node is added. */
-static _Atomic uint64_t spin_ticks;
-/* io_stop() asks; the I/O thread answers and touches no driver any more.  The answer is a
- * release. */
-static atomic_bool stop_asked, stopped;
+static struct {
+        struct vm *vm;                  /* by io_start(): where the doorbell is rung */
+        int doorbell;                   /* eventfd, private; -1: none.  By start_thread() */
+        /* Nodes are attached, or the I/O thread attaches them.  Written under the lease lock
+         * (slabs.c), before the first slab exists; read by any thread. */
+        bool started;
+        bool forked;                    /* this process was forked; by io_forked() */
+        /* Futex: 1: nodes are attached.  Stored by the thread that attached them, with release:
+         * other threads then call drivers. */
+        _Atomic uint32_t attached;
+        /* How long the I/O thread spins without a completion before it sleeps.  Relaxed: a hint; it
+         * may grow when a node is added. */
+        _Atomic uint64_t spin_ticks;
 
-static bool forked;                     /* io_forked() was called */
-/* futex: 1: nodes are attached.  Stored with release by the thread that attached them, for threads
- * that then call drivers. */
-static _Atomic uint32_t attached;
+        pthread_t thread;               /* by start_thread(), for io_end() */
+        /* Futex, one of HOLD_*.  The I/O thread's answer, HOLD_HELD, is a release: the thread that
+         * asked sees all that the I/O thread did. */
+        _Atomic uint32_t hold;
+        /* io_stop() stores stop_asked, and the I/O thread stopped.  Its answer is a release: it
+         * calls no driver after that. */
+        atomic_bool stop_asked, stopped;
 
-/* Futex.  io_hold() asks; the I/O thread finishes what it is doing and answers.  The answer is a
- * release, so the thread that asked sees all that the I/O thread did. */
-static _Atomic uint32_t hold;
-enum { HOLD_NONE, HOLD_ASKED, HOLD_HELD, HOLD_END };   /* HOLD_END: the I/O thread must end */
-static pthread_t io_thread;
-
-/* Requests and drivers belong to the I/O thread; with --io inline to the thread that holds this
- * lock. */
-static pthread_mutex_t io_lock = PTHREAD_MUTEX_INITIALIZER;
+        /* --io inline: guards requests and drivers, which belong to the I/O thread otherwise. */
+        pthread_mutex_t lock;
+} io = { .doorbell = -1, .lock = PTHREAD_MUTEX_INITIALIZER };
+enum { HOLD_NONE, HOLD_ASKED, HOLD_HELD, HOLD_END };
 
 static unsigned take_ring(struct io_ring *ring, unsigned vcpu)
 {
@@ -114,7 +131,7 @@ static unsigned step(void)
         for (unsigned i = 0; i < far_nodes(); i++)
                 if (far_node_at(i)->attached)
                         work += far_node_at(i)->driver->poll(far_node_at(i));
-        work += request_elsewhere();
+        work += outage_step();
         work += drain_step();
         for (uint64_t slot; repair_next(&slot, &frame); work++)
                 request_repair(slot, frame);
@@ -143,10 +160,10 @@ static void shorten(int *limit_ms, int other)
  * not sleep. */
 static bool wait_for_news(int limit_ms)
 {
-        struct pollfd fds[FDS_MAX] = { { .fd = doorbell, .events = POLLIN } };
+        struct pollfd fds[FDS_MAX] = { { .fd = io.doorbell, .events = POLLIN } };
         unsigned n = 1;
 
-        shorten(&limit_ms, request_patience());
+        shorten(&limit_ms, outage_patience());
         shorten(&limit_ms, repair_patience());
         shorten(&limit_ms, drain_patience());
         shorten(&limit_ms, scrub_patience());
@@ -158,19 +175,19 @@ static bool wait_for_news(int limit_ms)
                         return false;
                 n += (unsigned)got;
         }
-        if (request_patience() == 0)    /* a driver has handed something back */
+        if (outage_patience() == 0)    /* a driver has handed something back */
                 return false;
         poll(fds, n, limit_ms);
         if (fds[0].revents & POLLIN) {
                 uint64_t rings;
-                if (read(doorbell, &rings, sizeof(rings)) < 0 && errno != EAGAIN)
+                if (read(io.doorbell, &rings, sizeof(rings)) < 0 && errno != EAGAIN)
                         die_(EXIT_VMRUN_FAILED, "the doorbell of the I/O thread cannot be read: %s",
                              strerror(errno));
         }
         return true;
 }
 
-/* The same, also for what vCPUs put on their rings meanwhile. */
+/* Like wait_for_news(), but does not sleep if a vCPU has put an entry on its ring meanwhile. */
 static bool sleep_for_news(int limit_ms)
 {
         /* full barrier: before the look at the tails */
@@ -183,7 +200,7 @@ static bool sleep_for_news(int limit_ms)
 /* The process is ending, and this thread ends with it. */
 static _Noreturn void stay_stopped(void)
 {
-        atomic_store_explicit(&stopped, true, memory_order_release);
+        atomic_store_explicit(&io.stopped, true, memory_order_release);
         for (;;)
                 pause();
 }
@@ -207,34 +224,34 @@ static void attach_all(void)
                 int err = is_remote(n) && !n->is_drained ? attach(n, why) : 0;
                 if (err && (n->lost || n->hands_back)) {
                         far_lost(n, false, "%s", why);
-                        request_elsewhere();
+                        outage_step();
                 }
                 if (err && !n->hands_back)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
         }
-        atomic_store(&attached, 1);
-        word_wake(&attached, INT_MAX);
+        atomic_store(&io.attached, 1);
+        word_wake(&io.attached, INT_MAX);
 }
 
 void io_wait_attached(void)
 {
-        while (!atomic_load(&attached))
+        while (!atomic_load(&io.attached))
                 /* ends within the connect time-outs, or with the process */
-                word_sleep(&attached, 0, NULL);
+                word_sleep(&io.attached, 0, NULL);
 }
 
-bool io_is_attached(void) { return atomic_load(&attached); }
+bool io_is_attached(void) { return atomic_load(&io.attached); }
 
 /* Quiesced until io_release().  False: the thread must end. */
 static bool stand_still(void)
 {
         uint32_t asked = HOLD_ASKED;
 
-        if (atomic_compare_exchange_strong(&hold, &asked, HOLD_HELD))
-                word_wake(&hold, INT_MAX);
-        while (atomic_load(&hold) == HOLD_HELD)
-                word_sleep(&hold, HOLD_HELD, NULL);
-        return atomic_load(&hold) != HOLD_END;
+        if (atomic_compare_exchange_strong(&io.hold, &asked, HOLD_HELD))
+                word_wake(&io.hold, INT_MAX);
+        while (atomic_load(&io.hold) == HOLD_HELD)
+                word_sleep(&io.hold, HOLD_HELD, NULL);
+        return atomic_load(&io.hold) != HOLD_END;
 }
 
 static void *io_main(void *arg)
@@ -243,12 +260,12 @@ static void *io_main(void *arg)
 
         (void)arg;
         own_thread_begins("vmrun-io");
-        if (!atomic_load(&attached))
+        if (!atomic_load(&io.attached))
                 attach_all();
         for (;;) {
-                if (atomic_load_explicit(&stop_asked, memory_order_relaxed))
+                if (atomic_load_explicit(&io.stop_asked, memory_order_relaxed))
                         stay_stopped();
-                if (atomic_load_explicit(&hold, memory_order_relaxed) != HOLD_NONE &&
+                if (atomic_load_explicit(&io.hold, memory_order_relaxed) != HOLD_NONE &&
                     !stand_still())
                         return NULL;
                 if (step() > 0) {
@@ -258,7 +275,7 @@ static void *io_main(void *arg)
                 uint64_t now = __rdtsc();
                 if (!idle_since)
                         idle_since = now;
-                if (now - idle_since < spin_ticks) {
+                if (now - idle_since < io.spin_ticks) {
                         _mm_pause();
                         continue;
                 }
@@ -273,27 +290,27 @@ void io_wait(const void *word, uint32_t seen)
 
         if (!turn_begin(word, seen))
                 return;
-        pthread_mutex_lock(&io_lock);
+        pthread_mutex_lock(&io.lock);
         for (uint64_t since = __rdtsc(); atomic_load(w) == seen; turn_tell()) {
                 if (step() > 0)
                         since = __rdtsc();
-                else if (__rdtsc() - since > spin_ticks && sleep_for_news(INLINE_MS))
+                else if (__rdtsc() - since > io.spin_ticks && sleep_for_news(INLINE_MS))
                         since = __rdtsc();
         }
-        /* What else has come saves the program an exit each. */
+        /* Each transfer that is over by now saves the program an exit. */
         for (unsigned i = 0; i < INLINE_MORE && step() > 0; i++)
                 ;
-        pthread_mutex_unlock(&io_lock);
+        pthread_mutex_unlock(&io.lock);
         turn_over();
 }
 
 void io_keep(void)
 {
-        if (!started || opt.io != IO_INLINE || pthread_mutex_trylock(&io_lock) != 0)
+        if (!io.started || opt.io != IO_INLINE || pthread_mutex_trylock(&io.lock) != 0)
                 return;
         if (step() == 0)
                 wait_for_news(0);       /* drivers look for answers where they were asked to */
-        pthread_mutex_unlock(&io_lock);
+        pthread_mutex_unlock(&io.lock);
 }
 
 void io_wake(void)
@@ -301,75 +318,68 @@ void io_wake(void)
         const uint64_t ring = 1;
 
         /* the counter is far from full */
-        if (started && opt.io == IO_THREAD && write(doorbell, &ring, sizeof(ring)) < 0)
+        if (io.started && opt.io == IO_THREAD && write(io.doorbell, &ring, sizeof(ring)) < 0)
                 return;
-}
-
-void io_pause_repairs(void)
-{
-        const void *word;
-        unsigned n;
-
-        drain_put_off();
-        held_stop();
-        while ((n = held_under_way(&word)) > 0)
-                if (opt.io == IO_INLINE)
-                        io_wait(word, n);
-                else
-                        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 }
 
 void io_hold(void)
 {
         const uint64_t ring = 1;
 
-        if (!started)
+        if (!io.started)
                 return;
         if (opt.io == IO_INLINE) {
-                pthread_mutex_lock(&io_lock);
+                pthread_mutex_lock(&io.lock);
                 return;
         }
-        atomic_store(&hold, HOLD_ASKED);
-        if (write(doorbell, &ring, sizeof(ring)) < 0 && errno != EAGAIN)
+        atomic_store(&io.hold, HOLD_ASKED);
+        if (write(io.doorbell, &ring, sizeof(ring)) < 0 && errno != EAGAIN)
                 die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be woken: %s", strerror(errno));
-        while (atomic_load(&hold) == HOLD_ASKED)
-                word_sleep(&hold, HOLD_ASKED, NULL);
+        while (atomic_load(&io.hold) == HOLD_ASKED)
+                word_sleep(&io.hold, HOLD_ASKED, NULL);
 }
 
 void io_release(void)
 {
-        if (started && opt.io == IO_INLINE)
-                pthread_mutex_unlock(&io_lock);
-        else if (started) {
-                atomic_store(&hold, HOLD_NONE);
-                word_wake(&hold, INT_MAX);
+        if (io.started && opt.io == IO_INLINE)
+                pthread_mutex_unlock(&io.lock);
+        else if (io.started) {
+                atomic_store(&io.hold, HOLD_NONE);
+                word_wake(&io.hold, INT_MAX);
         }
 }
 
 void io_end(void)
 {
-        if (!started || opt.io == IO_INLINE)
+        if (!io.started || opt.io == IO_INLINE)
                 return;
-        atomic_store(&hold, HOLD_END);
-        word_wake(&hold, INT_MAX);
-        pthread_join(io_thread, NULL);
+        atomic_store(&io.hold, HOLD_END);
+        word_wake(&io.hold, INT_MAX);
+        pthread_join(io.thread, NULL);
 }
 
 void io_forked(void)
 {
-        if (doorbell >= 0)
-                privfd_close(doorbell);
-        doorbell = -1;
-        started = false;
-        forked = true;
-        atomic_store(&attached, 0);
+        if (io.doorbell >= 0)
+                privfd_close(io.doorbell);
+        io.doorbell = -1;
+        io.started = false;
+        io.forked = true;
+        atomic_store(&io.attached, 0);
         for (unsigned i = 0; i < far_nodes(); i++)
                 far_node_at(i)->attached = false;
-        atomic_store(&hold, HOLD_NONE);
-        pthread_mutex_init(&io_lock, NULL);
+        atomic_store(&io.hold, HOLD_NONE);
+        pthread_mutex_init(&io.lock, NULL);
         turns_forked();
         request_forked();
+        outage_forked();
+        repair_forked();
         scrub_forked();
+}
+
+static bool has_stopped(void)
+{
+        return atomic_load_explicit(&io.stopped, memory_order_acquire);
 }
 
 bool io_stop(unsigned limit_ms)
@@ -377,30 +387,29 @@ bool io_stop(unsigned limit_ms)
         const struct timespec ms = { .tv_nsec = 1000000 };
         const uint64_t ring = 1;
 
-        if (!started)
+        if (!io.started)
                 return true;
         if (opt.io == IO_INLINE)
-                return lock_within(&io_lock, limit_ms);     /* for good */
-        atomic_store_explicit(&stop_asked, true, memory_order_relaxed);
-        if (write(doorbell, &ring, sizeof(ring)) < 0)
+                return lock_within(&io.lock, limit_ms);     /* for good */
+        atomic_store_explicit(&io.stop_asked, true, memory_order_relaxed);
+        if (write(io.doorbell, &ring, sizeof(ring)) < 0)
                 return false;
-        for (unsigned i = 0; i < limit_ms && !atomic_load_explicit(&stopped, memory_order_acquire);
-             i++)
+        for (unsigned i = 0; i < limit_ms && !has_stopped(); i++)
                 nanosleep(&ms, NULL);
-        return atomic_load_explicit(&stopped, memory_order_acquire);
+        return has_stopped();
 }
 
 /* KVM answers OUTB to DOORBELL_PORT by adding to the eventfd. */
 static int make_doorbell(void)
 {
-        if (doorbell < 0)
-                doorbell = PRIVFD_NEW(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-        if (doorbell < 0)
-                return doorbell;
+        if (io.doorbell < 0)
+                io.doorbell = PRIVFD_NEW(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+        if (io.doorbell < 0)
+                return io.doorbell;
         struct kvm_ioeventfd e = {
-                .addr = DOORBELL_PORT, .len = 1, .fd = doorbell, .flags = KVM_IOEVENTFD_FLAG_PIO
+                .addr = DOORBELL_PORT, .len = 1, .fd = io.doorbell, .flags = KVM_IOEVENTFD_FLAG_PIO
         };
-        return ioctl(io_vm->fd, KVM_IOEVENTFD, &e) == 0 ? 0 : -errno;
+        return ioctl(io.vm->fd, KVM_IOEVENTFD, &e) == 0 ? 0 : -errno;
 }
 
 /* Starts the thread, with its doorbell in the VM.  -EINVAL: this process has left its PID namespace
@@ -414,7 +423,7 @@ static int start_thread(void)
                      strerror(-err));
         if (opt.io == IO_INLINE)
                 return 0;
-        err = own_thread(&io_thread, io_main, NULL);
+        err = own_thread(&io.thread, io_main, NULL);
         if (err && err != EINVAL)
                 die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be made: %s: try --io inline",
                      strerror(err));
@@ -423,10 +432,10 @@ static int start_thread(void)
 
 void io_again(void)
 {
-        if (!started)
+        if (!io.started)
                 return;
         if (opt.io == IO_THREAD)
-                atomic_store(&hold, HOLD_NONE);
+                atomic_store(&io.hold, HOLD_NONE);
         if (start_thread() != 0)
                 die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be made after unshare or setns of a "
                                         "PID namespace: try --io inline");
@@ -441,13 +450,13 @@ static void choose_spin(void)
                 if (is_remote(n) && n->driver->spin_us > spin_us)
                         spin_us = n->driver->spin_us;
         }
-        atomic_store_explicit(&spin_ticks, CONTROL->tsc_khz * spin_us / 1000,
+        atomic_store_explicit(&io.spin_ticks, CONTROL->tsc_khz * spin_us / 1000,
                               memory_order_relaxed);
 }
 
 int io_add(struct far_node *n, char *why)
 {
-        if (!started) {                 /* io_start() attaches it */
+        if (!io.started) {              /* io_start() attaches it */
                 far_node_add(n);
                 return 0;
         }
@@ -463,19 +472,19 @@ int io_add(struct far_node *n, char *why)
 
 void io_start(struct vm *vm, struct slot_pieces *pieces)
 {
-        if (started)
+        if (io.started)
                 return;
-        io_vm = vm;
+        io.vm = vm;
         request_pieces(pieces);
-        if (!forked || opt.io == IO_INLINE)
+        if (!io.forked || opt.io == IO_INLINE)
                 attach_all();
         choose_spin();
         if (start_thread() != 0) {
                 opt.io = IO_INLINE;
-                if (!atomic_load(&attached))
+                if (!atomic_load(&io.attached))
                         attach_all();
         }
         if (opt.io == IO_INLINE)        /* nothing arrives until the waiting vCPU exits */
                 atomic_store_explicit(&CONTROL->wait_ticks, 0, memory_order_relaxed);
-        started = true;
+        io.started = true;
 }

@@ -18,8 +18,8 @@ void io_start(struct vm *vm, struct slot_pieces *pieces);
  * lease lock (slabs.c), by one thread at a time, which is not within io_hold().  why: FAR_WHY
  * bytes. */
 int io_add(struct far_node *n, char *why);
-/* In a forked child the I/O thread attaches the nodes itself, which takes as long as they take to
- * answer.  A thread that wants more from a node than pages waits here. */
+/* Waits until the nodes are attached: for a thread that asks a node for more than pages.  In a
+ * forked child the I/O thread attaches them, which takes as long as they take to answer. */
 void io_wait_attached(void);
 bool io_is_attached(void);
 /* --io inline: does the I/O thread's work until the word is no longer `seen`.  Any thread. */
@@ -27,15 +27,11 @@ void io_wait(const void *word, uint32_t seen);
 /* --io inline: looks after connections, and repairs, while no vCPU waits for a page.  Any
  * thread. */
 void io_keep(void);
-/* The I/O thread, if it sleeps, looks at what there is to do.  Any thread, not during fork. */
+/* Wakes the I/O thread, if it sleeps, for work that is on no ring.  Any thread, not during fork. */
 void io_wake(void);
-/* For fork: the I/O thread is quiesced, outside of any driver, from io_hold() to io_release(). */
+/* The I/O thread is quiesced, outside of any driver, from io_hold() to io_release(). */
 void io_hold(void);
 void io_release(void);
-/* Before fork: answers no draining node (drain.h), begins no repair (repair.c) and no read of
- * scrub.c until held_go_on(), and waits for those under way, as long as nodes take to answer or to
- * break. */
-void io_pause_repairs(void);
 /* Between io_hold() and io_release(): ends the thread, and makes it again, in another VM if need
  * be. Nodes stay connected. */
 void io_end(void);

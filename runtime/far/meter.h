@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include "base/options.h"
 #include "common/buckets.h"
-#include "far/far.h"
+#include "far/node.h"
 
 struct meter { uint64_t bucket[HIST_BUCKETS], ticks; };
 /* Parts of a sampled fetch: from when its vCPU asked until it went to its driver; and from then

@@ -8,12 +8,15 @@
 #include "common/clock.h"
 #include "far/drain.h"
 #include "far/io.h"
+#include "far/moves.h"
+#include "far/nodes.h"
+#include "far/outage.h"
 #include "far/repair.h"
-#include "far/request.h"
 #include "far/slabs.h"
+#include "far/slabs_more.h"
 #include "vm/vm.h"
 
-/* slabs_then(): looks for drained nodes that are served again. */
+/* moves_then(): looks for drained nodes that are served again. */
 static void (*look_for_returned)(struct vm *vm);
 
 /* ---- draining nodes (drain.h) ---- */
@@ -163,7 +166,7 @@ void moves_look(struct vm *vm)
         /* Nodes that answer again are told which processes died meanwhile; and requests that no
          * node can carry out may wait for that. */
         if (work &&
-            (dead || atomic_load(&slabs_common()->uncut) & ~slabs_down() || request_waits()))
+            (dead || atomic_load(&slabs_common()->uncut) & ~slabs_down() || outage_waits()))
                 cut_dead(&leases.cutter, vm);
         if (added || found)
                 repair_wanted();
@@ -171,4 +174,4 @@ void moves_look(struct vm *vm)
                 look_for_returned(vm);
 }
 
-void slabs_then(void (*look)(struct vm *vm)) { look_for_returned = look; }
+void moves_then(void (*look)(struct vm *vm)) { look_for_returned = look; }

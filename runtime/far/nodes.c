@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include "base/message.h"
 #include "common/size.h"
-#include "far/far.h"
+#include "far/nodes.h"
 #include "far/placement.h"
 
 static const struct far_driver *const drivers[] = { &far_mem, &far_dax };
@@ -28,14 +28,17 @@ const struct node_option far_default_node = {
         .url = "mem:", .name = "mem:", .origin = "--node mem:", .weight = 1, .gid_index = -1
 };
 
-static struct far_node *nodes[NODES_MAX];
-/* Grows while the program runs (far_node_add): stored with release after the node. */
-static _Atomic unsigned nnodes;
-/* Pieces of the table of slabs, made when they are needed: of the whole table a huge page could
- * make 2 MiB of memory beside the cache.  Entry i is there, and written, before CONTROL->nslabs
- * covers it. */
-#define PIECE 64
-static struct far_slab *slabs[SLABS_MAX / PIECE];
+#define PIECE 64                        /* slabs; a part of the table that is made at once */
+static struct {
+        struct far_node *node[NODES_MAX];
+        /* far_node_add() raises it while the program runs: the release shows the node to threads
+         * that read the number. */
+        _Atomic unsigned nodes;
+        /* Made when they are needed: of the whole table a huge page could make 2 MiB of memory
+         * beside the cache.  Under the lease lock (slabs.h); entry i is there, and written, before
+         * CONTROL->nslabs covers it. */
+        struct far_slab *piece[SLABS_MAX / PIECE];
+} table;
 
 /* The folder of modules relative to the folder of vmrun, as in ../libexec/vmrun/ */
 static void module_dir(char *dir, size_t size)
@@ -199,16 +202,16 @@ void far_node_close(struct far_node *n)
 
 void far_node_add(struct far_node *n)
 {
-        n->index = nnodes;
-        nodes[nnodes] = n;
-        atomic_fetch_add_explicit(&nnodes, 1, memory_order_release);
+        n->index = table.nodes;
+        table.node[table.nodes] = n;
+        atomic_fetch_add_explicit(&table.nodes, 1, memory_order_release);
 }
 
-struct far_node *const *far_node_list(void) { return nodes; }
-unsigned far_nodes(void) { return nnodes; }
-struct far_node *far_node_at(unsigned i) { return nodes[i]; }
+struct far_node *const *far_node_list(void) { return table.node; }
+unsigned far_nodes(void) { return table.nodes; }
+struct far_node *far_node_at(unsigned i) { return table.node[i]; }
 
-uint64_t far_total_pages(void) { return placement_room(nodes, nnodes, opt.replicas); }
+uint64_t far_total_pages(void) { return placement_room(table.node, table.nodes, opt.replicas); }
 
 const struct node_option *far_returned_option(const struct far_node *was)
 {
@@ -227,11 +230,11 @@ unsigned far_connect_ms(const struct far_node *n)
                                                                     : opt.connect_timeout_ms;
 }
 
-struct far_slab *far_slab(uint32_t i) { return &slabs[i / PIECE][i % PIECE]; }
+struct far_slab *far_slab(uint32_t i) { return &table.piece[i / PIECE][i % PIECE]; }
 
 struct far_slab *far_slab_none(uint32_t i)
 {
-        struct far_slab **piece = &slabs[i / PIECE];
+        struct far_slab **piece = &table.piece[i / PIECE];
 
         if (!*piece)
                 *piece = calloc(PIECE, sizeof(**piece));
@@ -244,17 +247,17 @@ struct far_slab *far_slab_none(uint32_t i)
 void far_reload(const void *module)
 {
         char why[FAR_WHY];
-        bool anew[NODES_MAX];
+        bool reloaded[NODES_MAX];
 
-        for (unsigned i = 0; i < nnodes; i++) {
-                anew[i] = nodes[i]->module == module;
-                if (anew[i])
-                        dlclose(nodes[i]->module);
+        for (unsigned i = 0; i < table.nodes; i++) {
+                reloaded[i] = table.node[i]->module == module;
+                if (reloaded[i])
+                        dlclose(table.node[i]->module);
         }
-        for (unsigned i = 0; i < nnodes; i++) {
-                struct far_node *n = nodes[i];
+        for (unsigned i = 0; i < table.nodes; i++) {
+                struct far_node *n = table.node[i];
                 char scheme[16] = "";
-                if (!anew[i])
+                if (!reloaded[i])
                         continue;
                 memcpy(scheme, n->url, (size_t)(strchr(n->url, ':') - n->url));
                 n->driver = find_driver(scheme, &n->module, why);

@@ -5,7 +5,7 @@
 #ifndef VMRUN_FAR_PLACEMENT_H
 #define VMRUN_FAR_PLACEMENT_H
 
-#include "far/far.h"
+#include "far/node.h"
 
 /* pages; each slab of a node is twice as large as its last, up to slab_most */
 #define SLAB_FIRST (16u << 20 >> 12)

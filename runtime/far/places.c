@@ -7,6 +7,7 @@
 #include "base/message.h"
 #include "common/clock.h"
 #include "far/io.h"
+#include "far/nodes.h"
 #include "far/placement.h"
 #include "far/slabs.h"
 #include "vm/vm.h"

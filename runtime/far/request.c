@@ -10,9 +10,10 @@
  *                     copy is there or has missed it, its ring entry is over.  vCPUs that sleep on
  *                     it are woken
  *
- * A node that breaks hands its transfers back (far_failed).  A read is asked of another place; a
- * write goes on without that copy, which is not read from then on.  What no node can carry out now
- * is stranded: it is tried again until --timeout has passed, and ends the program then.
+ * A node that breaks hands its transfers back (far_failed).  Then outage.c has their requests go on
+ * without it: a read is asked of another place; a write goes on without that copy, which is not
+ * read from then on.  A request that no node can carry out now is stranded: outage.c tries it again
+ * until --timeout has passed, and ends the program then.
  */
 #include <errno.h>
 #include <limits.h>
@@ -25,10 +26,10 @@
 #include "base/message.h"
 #include "base/options.h"
 #include "base/word.h"
-#include "common/clock.h"
 #include "far/copies.h"
 #include "far/held.h"
 #include "far/meter.h"
+#include "far/nodes.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/sums.h"
@@ -38,88 +39,26 @@
 #include "vm/vm.h"
 
 #define BATCH       64                  /* transfers given to a driver at a time */
-#define PATIENCE_MS 10                  /* between two attempts at what is stranded */
-/* between two looks at the clock: more than this is our own pause, not the nodes' silence */
-#define GAP_MS      50
 
-struct request {
-        const struct far_slab *slab;
-        struct io_entry *entry;         /* of a write or a part */
-        uint64_t slot;
-        frame_t frame;
-        unsigned vcpu;                  /* whose ring it came from */
-        /* Sets of places.  Of a write: the copy is under way; is there; may come late, for ever.
-         * Of a read: the copy is wrong. */
-        unsigned waits, good, late, bad;
-        bool again;                     /* a read that has failed its check once */
-        bool refused;                   /* a write that a node could not carry out */
-        /* A page that nobody had asked for when its request was made, even if its op is FAR_READ by
-         * now; and its first use is to be a fault. */
-        bool ahead, marker;
-        /* Bytes for a vCPU's bounce page, which no entry and no frame names; and they are not
-         * compared with a sum. */
-        bool part, raw;
-        struct sum_of_part right;       /* of a part that is not raw and not the whole page */
-        uint64_t taken;                 /* TSC when it came off its ring */
-        /* For the parts of a fetch, of a sampled read: when its vCPU asked, by the guest's TSC, and
-         * when it went to its driver; else 0. */
-        uint64_t asked, sent;
-        int64_t stranded;               /* since when, by patient_ms; 0: it is not */
-        /* Nobody's: a copy of a page is read and written where it is wanting (repair.c). */
-        bool repair;
-        bool unfit;                     /* so no copy of it was right */
-        check_fn *check;                /* nor this: a copy is read for its sum alone; else NULL */
-        struct request *before, *after; /* in `writes` */
-        struct request *next;           /* in a list of this file */
-        /* A read, or the copies of a write, by index of the place; .owner: this request. */
-        struct far_request copy[];
-};
+struct requests requests;
 
-struct queue { struct far_request *head, **tail; };
-
-static struct slot_pieces *pieces;      /* the tree's */
-
-/* All belong to the thread that does the I/O. */
-/* by node and far_op: not yet posted */
-static struct queue queues[NODES_MAX][3];
-static unsigned writing[NODES_MAX];     /* by node: writes that it was given */
-static unsigned given[NODES_MAX];       /* and transfers of all kinds */
-static struct request *unused, *stranded;
-static struct request *behind;          /* writes of slots that are being repaired */
-/* Writes, from begin_write() until they are over. */
-static struct request *writes;
-static struct far_request *failed;      /* for request_elsewhere() */
-static _Atomic bool waiting;            /* something is stranded; a hint for request_waits() */
-/* ms in which this process ran and had something stranded */
-static int64_t patient_ms, looked;
-
-static void (*on_loss)(const struct far_node *n);
-
-void request_on_loss(void (*owner)(const struct far_node *n)) { on_loss = owner; }
-
-void request_pieces(struct slot_pieces *of_tree) { pieces = of_tree; }
+void request_pieces(struct slot_pieces *of_tree) { requests.pieces = of_tree; }
 
 void request_forked(void)
 {
-        memset(queues, 0, sizeof(queues));
-        memset(writing, 0, sizeof(writing));
-        memset(given, 0, sizeof(given));
-        stranded = behind = writes = NULL;
-        failed = NULL;
-        repair_forked();
-        for (unsigned i = 0; i < far_nodes(); i++) {
-                struct far_node *n = far_node_at(i);
-                atomic_store_explicit(&n->up, !n->hands_back, memory_order_relaxed);
-                n->down_since = 0;
-        }
+        memset(requests.queue, 0, sizeof(requests.queue));
+        requests.stranded = requests.behind = requests.writes = NULL;
+        requests.failed = NULL;
+        for (unsigned i = 0; i < far_nodes(); i++)
+                far_node_at(i)->given = far_node_at(i)->writing = 0;
 }
 
 static struct request *new_request(void)
 {
-        struct request *q = unused;
+        struct request *q = requests.unused;
 
         if (q) {
-                unused = q->next;
+                requests.unused = q->next;
                 return q;
         }
         q = malloc(sizeof(*q) + FAR_PLACES * sizeof(q->copy[0]));
@@ -131,11 +70,11 @@ static struct request *new_request(void)
 
 static void reuse(struct request *q)
 {
-        q->next = unused;
-        unused = q;
+        q->next = requests.unused;
+        requests.unused = q;
 }
 
-/* Not of a part. */
+/* Not for a request of a part, whose bytes go to a bounce page. */
 static struct frame *frame_of(const struct request *q)
 {
         return &((struct frame *)CONTROL->frame_table)[q->frame];
@@ -145,7 +84,7 @@ static struct frame *frame_of(const struct request *q)
 
 static void queue(struct far_request *r)
 {
-        struct queue *list = &queues[r->place->node->index][r->op];
+        struct queue *list = &requests.queue[r->place->node->index][r->op];
 
         r->next = NULL;
         if (!list->head)
@@ -165,8 +104,8 @@ static void transfer(struct request *q, unsigned k, enum far_op op, unsigned off
                                    .offset = (uint16_t)offset,
                                    .len = (uint16_t)len,
                                    .owner = q };
-        writing[r->place->node->index] += op == FAR_WRITE;
-        given[r->place->node->index]++;
+        r->place->node->writing += op == FAR_WRITE;
+        r->place->node->given++;
         queue(r);
 }
 
@@ -177,28 +116,29 @@ static unsigned place_of(const struct far_request *r)
         return (unsigned)(r->place - q->slab->place);
 }
 
-/* No node can carry it out now. */
+/* No node can carry the request out now: outage.c tries it again. */
 static void strand(struct request *q)
 {
         if (!q->stranded)
-                q->stranded = patient_ms + 1;
-        q->next = stranded;
-        stranded = q;
-        atomic_store_explicit(&waiting, true, memory_order_relaxed);
+                q->stranded = requests.patient_ms + 1;
+        q->next = requests.stranded;
+        requests.stranded = q;
+        atomic_store_explicit(&requests.waiting, true, memory_order_relaxed);
 }
 
 static void prefetch_over(struct request *q, int err);
 static void repair_over(struct request *q);
 static void repair_read(struct request *q);
 
-/* All drivers' nodes have the same sums. */
+/* Of the slab's nodes: drivers of all remote nodes have far_sum(). */
 static struct sums sums(const struct request *q)
 {
-        return (struct sums){ (char *)TREE_WINDOW, pieces, q->slab->place[0].node->driver->sum };
+        return (struct sums){ (char *)TREE_WINDOW, requests.pieces,
+                              q->slab->place[0].node->driver->sum };
 }
 
-/* Sums of pieces are kept once a process of the tree reads parts, if the nodes can.  Relaxed:
- * hints, of which the one that others see follows the one of this process's vCPUs. */
+/* Sums of pieces are kept once a process of the tree reads parts, if the nodes can.  Relaxed: both
+ * words are hints; the tree's follows the word that this process's vCPUs set. */
 static bool keeps_pieces(const struct request *q)
 {
         _Atomic uint32_t *kept = &TREE_COMMON->parts_read;
@@ -214,8 +154,8 @@ static bool keeps_pieces(const struct request *q)
         return true;
 }
 
-/* Which bytes of the page are read from that place: those that the program wants, as its node can
- * read them; or, to be compared with a sum, their pieces, or all. */
+/* Chooses the bytes that are read at place k: those that the program wants, by the node's unit; or,
+ * if they are to be compared with a sum, their pieces; or the whole page. */
 static void choose_bytes(struct request *q, unsigned k, unsigned *offset, unsigned *len)
 {
         unsigned unit = q->slab->place[k].node->unit;
@@ -247,7 +187,7 @@ static void send_read(struct request *q)
                 choose_bytes(q, (unsigned)k, &offset, &len);
                 transfer(q, (unsigned)k, q->copy[0].op, offset, len);
         } else if (q->ahead) {
-                prefetch_over(q, -EIO); /* who needs the page asks for it */
+                prefetch_over(q, -EIO); /* a vCPU that needs the page asks for it */
         } else if (q->repair) {
                 repair_over(q);
         } else {
@@ -255,9 +195,9 @@ static void send_read(struct request *q)
         }
 }
 
-/* A node that cannot fence: until it has answered, and for ever if it was sent the page more than
- * once, no other page may go to the slot (docs/protocol.md). */
-static bool has_strangers(const struct far_slab *s, unsigned places)
+/* Is one of the places at a node that cannot fence?  Until such a node has answered, and for ever
+ * if it was sent the page more than once, no other page may go to the slot (docs/protocol.md). */
+static bool any_unfencing(const struct far_slab *s, unsigned places)
 {
         for (unsigned k = 0; k < s->places; k++)
                 if (places >> k & 1 && !s->place[k].node->fences)
@@ -265,8 +205,9 @@ static bool has_strangers(const struct far_slab *s, unsigned places)
         return false;
 }
 
-/* Of a write that is over.  True: it may still arrive at such a node. */
-static bool is_due(const struct request *q)
+/* Of a write that is over: counts it at each such node where it may still arrive.  True: there is
+ * one. */
+static bool count_retired(const struct request *q)
 {
         bool due = false;
 
@@ -281,7 +222,7 @@ static bool is_due(const struct request *q)
 }
 
 /* To the places in q->waits. */
-static void write_to(struct request *q)
+static void write_copies(struct request *q)
 {
         const unsigned places = q->waits;
 
@@ -290,8 +231,8 @@ static void write_to(struct request *q)
                         transfer(q, k, FAR_WRITE, 0, PAGE_SIZE);
 }
 
-/* The program may change the page meanwhile: then it is dirty again, and what arrives in the slot
- * is not read. */
+/* The program may change the page meanwhile: then it is dirty again, and no process reads the bytes
+ * that arrive in the slot. */
 static void send_write(struct request *q)
 {
         const struct copies c = copies();
@@ -300,10 +241,10 @@ static void send_write(struct request *q)
         q->waits = copies_to_write(&c, q->slab, q->slot);
         if (q->waits) {
                 q->stranded = 0;
-                /* Each time: the slab may have got such a place since the write was begun. */
-                if (has_strangers(q->slab, q->waits))
+                /* At each attempt: the slab may have got such a place since the write was begun. */
+                if (any_unfencing(q->slab, q->waits))
                         slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot));
-                write_to(q);
+                write_copies(q);
         } else {
                 strand(q);
         }
@@ -320,12 +261,12 @@ static bool makes_sense(const struct io_entry *e, unsigned vcpu)
         return e->op <= IO_PROMOTE && e->slot >> SLAB_SHIFT < CONTROL->nslabs;
 }
 
-/* A vCPU waits for the page that a prefetch into this frame brings.  If the request has not gone to
- * its node yet, it goes with those of demand. */
+/* A vCPU waits for the page that a prefetch into this frame brings.  If the transfer has not gone
+ * to its node yet, it goes there as a demand read. */
 static void promote(frame_t frame)
 {
         for (unsigned i = 0; i < far_nodes(); i++) {
-                struct queue *list = &queues[i][FAR_PREFETCH];
+                struct queue *list = &requests.queue[i][FAR_PREFETCH];
                 for (struct far_request **at = &list->head; *at; at = &(*at)->next) {
                         struct far_request *r = *at;
                         if (((struct request *)r->owner)->frame != frame)
@@ -358,28 +299,28 @@ static struct request *begin(uint64_t slot, frame_t frame, enum far_op op)
 static void note_write(struct request *q)
 {
         q->before = NULL;
-        q->after = writes;
-        if (writes)
-                writes->before = q;
-        writes = q;
+        q->after = requests.writes;
+        if (requests.writes)
+                requests.writes->before = q;
+        requests.writes = q;
 }
 
 static void forget_write(struct request *q)
 {
-        *(q->before ? &q->before->after : &writes) = q->after;
+        *(q->before ? &q->before->after : &requests.writes) = q->after;
         if (q->after)
                 q->after->before = q->before;
 }
 
 bool request_written(uint64_t slot)
 {
-        for (const struct request *q = writes; q; q = q->after)
+        for (const struct request *q = requests.writes; q; q = q->after)
                 if (q->slot == slot)
                         return true;
         return false;
 }
 
-/* The sum changes only now: a repair before it reads the page before. */
+/* Stores the new sum only now: a repair that was still running compares with the old page's. */
 static void begin_write(struct request *q)
 {
         if (opt.verify) {
@@ -419,8 +360,8 @@ void request_begin(struct io_entry *e, unsigned vcpu)
                 return;
         }
         if (held_has(q->slot)) {
-                q->next = behind;
-                behind = q;
+                q->next = requests.behind;
+                requests.behind = q;
                 return;
         }
         begin_write(q);
@@ -477,7 +418,8 @@ static unsigned post_queue(struct far_node *node, struct queue *list)
                         batch[n] = r;
                         after[n] = r->next;     /* once taken, next is the driver's */
                 }
-                /* The list is empty meanwhile: the node may break. */
+                /* The list is empty while the driver has the batch: the node may break there, and
+                 * far_down() hands the list back. */
                 rest = list->head;
                 list->head = NULL;
                 unsigned took = node->driver->post(node, batch, n);
@@ -501,15 +443,15 @@ unsigned request_post(void)
 
         for (unsigned op = FAR_READ; op <= FAR_WRITE; op++)
                 for (unsigned i = 0; i < far_nodes(); i++)
-                        if (queues[i][op].head)
-                                posted += post_queue(far_node_at(i), &queues[i][op]);
+                        if (requests.queue[i][op].head)
+                                posted += post_queue(far_node_at(i), &requests.queue[i][op]);
         return posted;
 }
 
 /* ---- and back ---- */
 
-/* Whether a page, or its pieces, came as they were sent.  If a page was read whole for a part, the
- * next part of it needs no more than its pieces. */
+/* Has the page, or have its pieces, come as they were sent?  If a page was read whole for a part,
+ * the sums of its pieces are learned: the next part of it needs no more than its pieces. */
 static bool is_right(const struct far_request *r)
 {
         const struct request *q = r->owner;
@@ -525,22 +467,23 @@ static bool is_right(const struct far_request *r)
                                           : sums_fit(&s, q->slot, r->frame);
 }
 
-/* The entry that the page of a read is for.  To be asked while it is BUSY: afterwards the frame may
- * be another page's. */
+/* The entry that the page of a read is for.  To be asked while the entry is BUSY: afterwards the
+ * frame may have another page. */
 static pte_slot_t *entry_of(const struct request *q)
 {
         return atomic_load_explicit(&frame_of(q)->pte, memory_order_relaxed);
 }
 
-/* inline: the waiting threads are in io_wait(), and are told there (turns.c) */
+/* With --io inline the waiting threads are in io_wait(), and are told there (turns.c). */
 static void wake_entry(pte_slot_t *pte)
 {
         if (opt.io == IO_THREAD)
                 word_wake((const void *)pte_word(pte), INT_MAX);
 }
 
-/* Of a demand read only if its entry had waiters (kern/pager/notices.h). */
-static void tell(const struct request *q)
+/* Tells vCPUs that sleep until the frame is over (kern/pager/notices.h).  Of a demand read only if
+ * its entry had WAITERS. */
+static void tell_notices(const struct request *q)
 {
         const struct notices_of told = {
                 .table = (struct notices *)CONTROL->notices,
@@ -559,14 +502,14 @@ static void prefetch_over(struct request *q, int err)
         if (page_prefetched(f, frame_pfn0() + q->frame,
                             pte_ahead(q->marker, CONTROL->shadow_paging), err))
                 wake_entry(pte);
-        tell(q);
+        tell_notices(q);
         /* Relaxed: a hint for the vCPU. */
         atomic_fetch_add_explicit(&vcpu_rings(q->vcpu)->prefetches_over, 1, memory_order_relaxed);
         reuse(q);
 }
 
-/* Release: the bytes are there.  The entry may be reused then. */
-static void over(struct request *q, enum io_state state)
+/* Of a write or a part.  Release: the bytes are there.  Its vCPU may reuse the entry then. */
+static void entry_over(struct request *q, enum io_state state)
 {
         _Atomic uint32_t *word = &q->entry->state;
 
@@ -585,7 +528,7 @@ static void page_lost(struct request *q, struct far_node *n, const struct far_re
                r->error ? strerror(-r->error) : "",
                n->driver->local ? "the kernel's log (dmesg)" : "the node's memory and the network");
         if (q->part) {
-                over(q, IO_LOST);
+                entry_over(q, IO_LOST);
                 return;
         }
         pte_slot_t *pte = entry_of(q);
@@ -593,15 +536,15 @@ static void page_lost(struct request *q, struct far_node *n, const struct far_re
         atomic_store_explicit(&vcpu_rings(q->vcpu)->read_failed, 1, memory_order_relaxed);
         if (page_fetched(frame_of(q), frame_pfn0() + q->frame, 0, -EIO)) {
                 wake_entry(pte);
-                tell(q);
+                tell_notices(q);
         }
         reuse(q);
 }
 
-/* A page that did not come as it was sent is read once more, whole: what a link spoiled on the way
- * is right then.  Then another copy is read, and if that is right the first one is not read again.
- * Else the page is lost, and an access to it is SIGBUS. */
-static void wrong(struct far_request *r)
+/* A page that did not come as it was sent is read once more, whole: if a link spoiled it on the
+ * way, it is right then.  Else another copy is read, and if that is right the first one is not read
+ * again.  Else the page is lost, and an access to it is SIGBUS. */
+static void read_wrong(struct far_request *r)
 {
         struct request *q = r->owner;
         struct far_node *n = r->place->node;
@@ -610,7 +553,7 @@ static void wrong(struct far_request *r)
         if (!q->again) {
                 q->again = true;
                 n->reread++;
-                send_read(q);           /* of the same node, if it is up */
+                send_read(q);           /* of this node, if it is up */
                 return;
         }
         q->bad |= 1u << place_of(r);
@@ -625,7 +568,7 @@ static void wrong(struct far_request *r)
                 q->unfit = !r->error;
                 repair_over(q);
         } else if (q->ahead) {
-                n->left++;              /* who needs the page asks for it, and is told */
+                n->dropped++;           /* a vCPU that needs the page asks for it */
                 prefetch_over(q, -EIO);
         } else {
                 page_lost(q, n, r);
@@ -647,8 +590,8 @@ void request_spoiled(uint64_t slot, unsigned places)
                 }
 }
 
-/* Counters that other threads only read. */
-static void one_more(_Atomic uint64_t *c)
+/* A statistic that the I/O side alone counts: relaxed, as other threads only read it. */
+static void count_one(_Atomic uint64_t *c)
 {
         atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1,
                               memory_order_relaxed);
@@ -661,9 +604,9 @@ static void count_page(const struct far_request *r)
 
         if (q->raw || r->len < PAGE_SIZE)       /* no page */
                 return;
-        one_more(r->op == FAR_WRITE ? &n->written : &n->read);
+        count_one(r->op == FAR_WRITE ? &n->written : &n->read);
         if (r->repeated)
-                one_more(&n->resent);
+                count_one(&n->resent);
         if (atomic_load_explicit(&CONTROL->stats_on, memory_order_relaxed))
                 meter_page(n, r->op == FAR_WRITE, q->taken);
         if (q->asked && !q->again)
@@ -676,7 +619,7 @@ static void fetch_over(struct request *q)
 
         if (page_fetched(frame_of(q), frame_pfn0() + q->frame, PTE_P | PTE_A, 0)) {
                 wake_entry(pte);
-                tell(q);
+                tell_notices(q);
         }
         reuse(q);
 }
@@ -693,7 +636,7 @@ static void count_missed(const struct request *q)
                 struct far_node *n = s->place[k].node;
                 if (q->good >> k & 1 || is_set(&n->is_drained))
                         continue;
-                one_more(&n->missed);
+                count_one(&n->missed);
                 missed = true;
         }
         if (missed)
@@ -712,7 +655,7 @@ static unsigned not_drained(const struct request *q, unsigned places)
         return set;
 }
 
-/* Once is enough: what else becomes of it, the node's `retired` says. */
+/* Said once a node: `retired` counts them all. */
 static void say_refused(const struct far_request *r)
 {
         struct far_node *n = r->place->node;
@@ -726,25 +669,25 @@ static void say_refused(const struct far_request *r)
                strerror(-r->error));
 }
 
-/* A node could not carry it out (far_request.error), and no other one has the page: another slot
- * has to do.
- * [I] This one stays DUE, since such a node does not fence: it is never written again. */
+/* A node could not carry the write out (far_request.error), and no other node has the page: kern
+ * takes another slot.
+ * [I] This slot stays DUE, since such a node does not fence: it is never written again. */
 static void write_lost(struct request *q)
 {
         forget_write(q);
-        is_due(q);                      /* counts it */
-        over(q, IO_LOST);
+        count_retired(q);
+        entry_over(q, IO_LOST);
 }
 
-/* A copy of a write is there, or missed it.  The write is over when that is known of all copies and
- * one is there: none of them touches the frame any more. */
+/* A copy of a write is there, or its node has missed it.  The write is over when that is known of
+ * all copies and one is there: no transfer touches the frame any more. */
 static void copy_over(struct far_request *r, bool good)
 {
         struct request *q = r->owner;
         unsigned set = 1u << place_of(r);
         const struct copies c = copies();
 
-        writing[r->place->node->index]--;
+        r->place->node->writing--;
         q->waits &= ~set;
         q->good |= good ? set : 0;
         if (r->repeated || !good)
@@ -769,20 +712,20 @@ static void copy_over(struct far_request *r, bool good)
                         repair_needed();
                 count_missed(q);
                 forget_write(q);
-                if (has_strangers(q->slab, ~0u) && !is_due(q))
+                if (any_unfencing(q->slab, ~0u) && !count_retired(q))
                         slot_write_ends(slot_word((char *)TREE_WINDOW, q->slot));
-                over(q, IO_OVER);
+                entry_over(q, IO_OVER);
         }
 }
 
-/* The copy was read and is right: it is written where it is wanting. */
+/* A copy was read, and is right: it is written where it is wanting. */
 static void repair_read(struct request *q)
 {
         const struct copies c = copies();
 
         q->waits = copies_to_repair(&c, q->slab, q->slot);
         if (q->waits)
-                write_to(q);
+                write_copies(q);
         else
                 repair_over(q);
 }
@@ -801,16 +744,16 @@ static void repair_over(struct request *q)
 
 void request_go_on(uint64_t slot)
 {
-        struct request *list = behind, *next;
+        struct request *list = requests.behind, *next;
 
-        behind = NULL;
+        requests.behind = NULL;
         for (; list; list = next) {
                 next = list->next;
                 if (list->slot == slot) {
                         begin_write(list);
                 } else {
-                        list->next = behind;
-                        behind = list;
+                        list->next = requests.behind;
+                        requests.behind = list;
                 }
         }
 }
@@ -820,7 +763,7 @@ void far_done(struct far_request *r)
         struct request *q = r->owner;
         _Atomic unsigned *barren = &r->place->node->barren;
 
-        given[r->place->node->index]--;
+        r->place->node->given--;
         if (!r->error && atomic_load_explicit(barren, memory_order_relaxed))
                 atomic_store_explicit(barren, 0, memory_order_relaxed);
         if (q->check) {
@@ -829,7 +772,7 @@ void far_done(struct far_request *r)
                 return;
         }
         if (r->op != FAR_WRITE && !is_right(r)) {
-                wrong(r);
+                read_wrong(r);
                 return;
         }
         if (!r->error)
@@ -838,7 +781,7 @@ void far_done(struct far_request *r)
                 copy_over(r, !r->error);
                 return;
         }
-        request_spoiled(q->slot, q->bad);       /* those that were read before this one */
+        request_spoiled(q->slot, q->bad);       /* copies that were read before this one */
         if (q->repair) {
                 repair_read(q);
                 return;
@@ -849,7 +792,7 @@ void far_done(struct far_request *r)
         }
         wait_learn(__rdtsc() - q->taken);
         if (q->part)
-                over(q, IO_OVER);
+                entry_over(q, IO_OVER);
         else
                 fetch_over(q);
 }
@@ -858,169 +801,41 @@ void far_failed(struct far_request *r)
 {
         struct far_node *n = r->place->node;
 
-        given[n->index]--;
+        n->given--;
         if (n->hands_back && !n->failed) {
                 n->failed = true;
                 atomic_fetch_add_explicit(&n->barren, 1, memory_order_relaxed);
         }
-        r->next = failed;
-        failed = r;
+        r->next = requests.failed;
+        requests.failed = r;
 }
 
-/* ---- nodes that break ---- */
-
-/* What is not posted yet is to be asked of others. */
-static void fail_queues(const struct far_node *n)
+void request_hand_back(const struct far_node *n)
 {
         for (unsigned op = FAR_READ; op <= FAR_WRITE; op++) {
-                fail_all(queues[n->index][op].head);
-                queues[n->index][op].head = NULL;
+                fail_all(requests.queue[n->index][op].head);
+                requests.queue[n->index][op].head = NULL;
         }
 }
 
-void far_down(struct far_node *n, const char *why)
+bool request_is_idle(const struct far_node *n) { return !n->given; }
+
+void request_go_without(struct far_request *r)
 {
-        const struct copies c = copies();
+        struct request *q = r->owner;
 
-        if (writing[n->index])
-                copies_unfenced(&c, n);
-        repair_needed();
-        atomic_store_explicit(&n->up, false, memory_order_relaxed);
-        n->down_since = now_ms();
-        one_more(&n->breaks);
-        warnx_("%s: %s: its pages are read from other nodes, as far as they have them",
-               n->option->origin, why);
-        fail_queues(n);
-}
-
-void far_up(struct far_node *n)
-{
-        const struct copies c = copies();
-
-        n->failed = false;
-        atomic_store_explicit(&n->up, true, memory_order_relaxed);
-        if (n->down_since) {            /* else it is new */
-                copies_fenced(&c, n);
-                warnx_("%s: it answers again, after %.1f s", n->option->origin,
-                       (double)(now_ms() - n->down_since) / 1000);
-        }
-        n->down_since = 0;
-        repair_wanted();
-}
-
-void request_drain(const struct far_node *n) { fail_queues(n); }
-
-bool request_has_drained(const struct far_node *n) { return !given[n->index]; }
-
-static bool has_failed(const struct far_node *n)
-{
-        for (const struct far_request *r = failed; r; r = r->next)
-                if (r->place->node == n)
-                        return true;
-        return false;
-}
-
-/* Handles the loss of a node.  With a single copy, a failed request is a lost page.  Pages of a
- * draining node may have copies: a page without one is found when a vCPU asks for it. */
-static void settle(struct far_node *n)
-{
-        const struct copies c = copies();
-        bool copied = n->hands_back || (pieces && copies_drain(&c, n));
-
-        if (!copied && (n->lost_pages || has_failed(n)))
-                on_loss(n);
-        if (!n->hands_back && writing[n->index])
-                copies_unfenced(&c, n);         /* before they are called over */
-        repair_needed();
-        if (is_set(&n->is_drained))
-                ;                       /* drain.c says so */
-        else if (copied)
-                warnx_("%s: %s: it is lost, and the program goes on with the other copies of its "
-                       "pages", n->option->origin, n->why);
-        else
-                warnx_("%s: %s: nothing was there yet, so the program goes on without it",
-                       n->option->origin, n->why);
-        n->settled = true;
-}
-
-/* A node of the request's slab, for messages: the last that is lost, else the first. */
-static const struct far_node *culprit(const struct request *q)
-{
-        for (unsigned k = q->slab->places; k-- > 0; )
-                if (q->slab->place[k].node->lost)
-                        return q->slab->place[k].node;
-        return q->slab->place[0].node;
-}
-
-static void retry(struct request *q)
-{
-        const struct copies c = copies();
-        bool write = q->copy[0].op == FAR_WRITE;
-        struct far_node *n = (struct far_node *)culprit(q);
-
-        if (write ? copies_all_lost(&c, q->slab, q->slot) : copies_gone(&c, q->slab, q->slot))
-                on_loss(n);
-        if (patient_ms - q->stranded > opt.timeout_ms) {
-                far_lost(n, true, "no node with a right copy of a page has answered for %u s",
-                         opt.timeout_ms / 1000);
-                on_loss(n);
-        }
-        if (write)
-                send_write(q);
+        if (q->check)
+                check_over(q, CHECK_SILENT);
+        else if (r->op == FAR_WRITE)
+                copy_over(r, false);
         else
                 send_read(q);
 }
 
-static void pass_time(void)
+void request_send(struct request *q)
 {
-        int64_t now = now_ms(), gap = now - looked;
-
-        if (stranded)
-                patient_ms += gap < GAP_MS ? gap : GAP_MS;
-        looked = now;
+        if (is_write(q))
+                send_write(q);
+        else
+                send_read(q);
 }
-
-static unsigned retry_stranded(void)
-{
-        static int64_t next;
-
-        pass_time();
-        if (!stranded || looked < next)
-                return 0;
-        struct request *q = stranded, *after;
-        unsigned n = 0;
-        next = looked + PATIENCE_MS;
-        stranded = NULL;
-        atomic_store_explicit(&waiting, false, memory_order_relaxed);
-        for (; q; q = after, n++) {
-                after = q->next;
-                retry(q);
-        }
-        return n;
-}
-
-unsigned request_elsewhere(void)
-{
-        unsigned n = 0;
-
-        for (unsigned i = 0; i < far_nodes(); i++)
-                if (far_node_at(i)->lost && !far_node_at(i)->settled)
-                        settle(far_node_at(i));
-        while (failed) {
-                struct far_request *r = failed;
-                struct request *q = r->owner;
-                failed = r->next;
-                n++;
-                if (q->check)
-                        check_over(q, CHECK_SILENT);
-                else if (r->op == FAR_WRITE)
-                        copy_over(r, false);
-                else
-                        send_read(q);
-        }
-        return stranded ? n + retry_stranded() : n;
-}
-
-bool request_waits(void) { return atomic_load_explicit(&waiting, memory_order_relaxed); }
-
-int request_patience(void) { return failed ? 0 : stranded ? PATIENCE_MS : -1; }

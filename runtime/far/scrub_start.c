@@ -6,9 +6,10 @@
 #include <time.h>
 #include "base/options.h"
 #include "base/ticker.h"
-#include "far/far.h"
 #include "far/io.h"
+#include "far/nodes.h"
 #include "far/scrub.h"
+#include "far/sequence.h"
 
 #define IDLE_MS 500                     /* after a scrub, until vmctl asks about it */
 #define TURNS   100                     /* in one tick, so a fork waits 10 ms for it */

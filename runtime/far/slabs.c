@@ -10,7 +10,9 @@
 #include "common/size.h"
 #include "far/copies.h"
 #include "far/held.h"
+#include "far/nodes.h"
 #include "far/placement.h"
+#include "far/sequence.h"
 #include "far/slabs.h"
 #include "vm/vm.h"
 

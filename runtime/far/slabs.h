@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "far/cut.h"
-#include "far/far.h"
+#include "far/node.h"
 #include "far/tree.h"
 
 /* Slabs for which the tree's file has more room, for nodes that are added: 3 GiB of addresses,
@@ -92,14 +92,5 @@ int place_use(struct vm *vm, uint32_t i, struct slab *s);
 bool place_is_gone(const struct far_node *n, int64_t now);
 /* With the locks held.  True: the slab has one more place, without any page yet. */
 bool place_add_copy(struct vm *vm, uint32_t i);
-
-/* --- moves.c --- */
-/* Finds other nodes for slabs whose copies have become too few, and places that other processes
- * found.  May wait for nodes. */
-void moves_look(struct vm *vm);
-
-/* --- slabs_more.c --- */
-/* Takes over nodes that other processes found to be served again.  With the locks held. */
-void slabs_learn(void);
 
 #endif

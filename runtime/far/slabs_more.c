@@ -3,14 +3,17 @@
  * served again.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "abi_control.h"
 #include "base/message.h"
 #include "common/size.h"
 #include "far/io.h"
+#include "far/nodes.h"
 #include "far/placement.h"
 #include "far/slabs.h"
+#include "far/slabs_more.h"
 #include "vm/kvm.h"
 
 /* With the lease lock held.  The next program has the node, too. */

@@ -6,6 +6,7 @@
 #include "far/drain.h"
 #include "far/far.h"
 #include "far/meter.h"
+#include "far/nodes.h"
 #include "far/repair.h"
 #include "far/scrub.h"
 #include "far/timing.h"
@@ -96,7 +97,7 @@ static void add_mishaps(struct stats *s, const struct far_node *n, const char *n
         stats_count(s, &resent, number, n->resent);
         stats_count(s, &reread, number, n->reread);
         stats_count(s, &damaged, number, n->damaged);
-        stats_count(s, &left, number, n->left);
+        stats_count(s, &left, number, n->dropped);
         stats_count(s, &retired, number, n->retired);
 }
 

@@ -12,7 +12,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include "base/options.h"
-#include "far/far.h"
+#include "far/node.h"
 #include "include/allocator.h"
 
 /* A slab, with the data that all processes of the tree share. */

@@ -7,7 +7,7 @@
 #include "base/message.h"
 #include "base/options.h"
 #include "far/copies.h"
-#include "far/far.h"
+#include "far/nodes.h"
 #include "far/whole.h"
 #include "include/allocator.h"
 #include "vm/vm.h"

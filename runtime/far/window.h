@@ -5,7 +5,7 @@
 #ifndef VMRUN_FAR_WINDOW_H
 #define VMRUN_FAR_WINDOW_H
 
-#include "far/far.h"
+#include "far/node.h"
 
 /* Maps [first, first+pages) of fd, shared, at the next free place of the window, as one memory slot
  * of the VM; fills s->va and s->gpa.  granule: bytes that the mapping must be aligned to, a power

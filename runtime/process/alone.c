@@ -1,8 +1,8 @@
 /*
  * See alone.h.
  *
- * Guest memory stays in this process.  Only what KVM and the host kernel hold is removed and made
- * again: memory slots (vm_away, vm_back), registers (vcpu_keep, vcpu_bring_back), threads.  No
+ * Guest memory stays in this process.  Only objects of KVM and the host kernel are removed and
+ * made again: memory slots (vm_away, vm_back), registers (vcpu_keep, vcpu_bring_back), threads.  No
  * transfer is under way meanwhile, and nodes stay connected.
  */
 #include <errno.h>
@@ -16,9 +16,7 @@
 #include "base/message.h"
 #include "base/own_thread.h"
 #include "control/control.h"
-#include "far/io.h"
-#include "far/rebuild.h"
-#include "far/scrub.h"
+#include "far/far.h"
 #include "marshal/call.h"
 #include "process/alone.h"
 #include "process/service.h"
@@ -29,8 +27,11 @@
 #include "vm/level.h"
 #include "vm/vcpu_setup.h"
 
-static uint64_t mask;                   /* the program's, and */
-static struct vcpu_kept **kept;         /* by number; there is one alone_begin() at a time */
+/* From alone_begin(), of which there is one at a time, to alone_end(). */
+static struct {
+        uint64_t mask;                  /* the program's signal mask */
+        struct vcpu_kept **vcpu;        /* by number */
+} kept;
 
 /* After unshare or setns of a PID namespace Linux makes children there, but no threads. */
 static bool threads_can_be_made(void)
@@ -61,12 +62,12 @@ static void take_apart(struct vm *vm)
 {
         uint32_t n = atomic_load(&CONTROL->nvcpus);
 
-        kept = calloc(n, sizeof(*kept));
-        if (!kept)
+        kept.vcpu = calloc(n, sizeof(*kept.vcpu));
+        if (!kept.vcpu)
                 die_(EXIT_VMRUN_FAILED, "out of memory: free some on this host");
         for (uint32_t i = 0; i < n; i++)
                 if (vm->thread[i])
-                        kept[i] = vcpu_keep(vm->thread[i]);
+                        kept.vcpu[i] = vcpu_keep(vm->thread[i]);
         vm_away(vm);
 }
 
@@ -77,11 +78,11 @@ static void put_together(struct vm *vm)
         int err = vm_back(vm, why, sizeof(why));
         for (uint32_t i = 0; !err && i < atomic_load(&CONTROL->nvcpus); i++)
                 if (vm->thread[i])
-                        err = vcpu_bring_back(vm->thread[i], kept[i], why, sizeof(why));
+                        err = vcpu_bring_back(vm->thread[i], kept.vcpu[i], why, sizeof(why));
         if (err)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
-        free(kept);
-        kept = NULL;
+        free(kept.vcpu);
+        kept.vcpu = NULL;
 }
 
 int alone_begin(struct thread *t)
@@ -93,16 +94,14 @@ int alone_begin(struct thread *t)
                 signals_release(t, was);
                 return -SYS_PUT_OFF;
         }
-        mask = was;
+        kept.mask = was;
         ctl_rest();
         stats_interval_rest();
         guide_watch_rest();
-        rebuild_rest();
-        scrub_rest();
+        /* The cleaner may wait for a page until it is held, and for none after that. */
         service_hold(0);
-        io_hold();
+        far_rest();
         service_end();
-        io_end();
         own_threads_rest();
         take_apart(t->vm);
         wait_for_burial();
@@ -114,14 +113,11 @@ void alone_end(struct thread *t)
         put_together(t->vm);
         /* First run: now the VM has its kernel thread, even if none can be made a moment later. */
         vcpu_retire(t);
-        io_again();
         service_again();
+        far_go_on();
         stats_interval_start();
         guide_watch_go_on();
-        rebuild_go_on();
-        scrub_go_on();
         ctl_start(t->vm);
-        io_release();
         service_release();
-        signals_release(t, mask);
+        signals_release(t, kept.mask);
 }

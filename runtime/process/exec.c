@@ -18,6 +18,7 @@
 #include "base/message.h"
 #include "base/options.h"
 #include "base/privfd.h"
+#include "far/far.h"
 #include "far/memfd.h"
 #include "marshal/call.h"
 #include "marshal/proc_path.h"

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include "abi_control.h"
-#include "far/far.h"
+#include "far/sequence.h"
 #include "memory/arena.h"
 #include "memory/files.h"
 #include "process/footprint.h"

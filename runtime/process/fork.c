@@ -28,9 +28,7 @@
 #include "control/control.h"
 #include "far/far.h"
 #include "far/held.h"
-#include "far/io.h"
-#include "far/rebuild.h"
-#include "far/scrub.h"
+#include "far/sequence.h"
 #include "far/tree.h"
 #include "far/wait.h"
 #include "marshal/call.h"
@@ -53,12 +51,12 @@
 
 /* ---- the host's fork ---- */
 
-/* What vmrun does by itself, in the program's terms. */
+/* Flags that vmrun carries out by itself, in the program's terms. */
 #define OURS                                                                                     \
         (CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID |        \
          CLONE_CLEAR_SIGHAND)
-/* What would part vmrun from itself, or stop it: a table of descriptors that both processes have; a
- * parent that sleeps with all its threads stopped. */
+/* Flags that would part vmrun from itself, or stop it: a table of descriptors that both processes
+ * have; a parent that sleeps with all its threads stopped. */
 #define NOT_OURS (CLONE_FILES | CLONE_VFORK)
 
 /* fork() with the program's flags.  Does for libc what its own fork() would: the child's thread
@@ -200,39 +198,21 @@ static void tell_parent(struct thread *t, const struct clone_request *rq, int32_
                 gmem_write(t, rq->pidfd, &pidfd, sizeof(pidfd));
 }
 
-/* A number in the tree for the child.  -errno as of fork. */
-static int expect_child(struct thread *t, struct tree_child *c)
-{
-        struct tree *tree = slabs_tree();
-
-        if (!tree)
-                return -ENOMEM;
-        slabs_cut(t->vm, false);
-        int err = tree_child(tree, c);
-        if (err == -EAGAIN) {
-                slabs_cut(t->vm, true);
-                err = tree_child(tree, c);
-        }
-        if (err == -ENOSYS)
-                info_once(0x70008, "fork is not supported without /proc: mount it before vmrun "
-                                   "starts: ENOSYS");
-        return err && err != -ENOSYS ? -EAGAIN : err;
-}
-
 /* Called while all but this thread is quiesced. */
 static long fork_still(struct thread *t, const struct clone_request *rq, int *pidfd)
 {
         struct fork_image im = { 0 };
         struct tree_child child;
 
-        long pid = expect_child(t, &child);
+        long pid = far_expect_child(t->vm, &child);
+        if (pid == -ENOSYS)
+                info_once(0x70008, "fork is not supported without /proc: mount it before vmrun "
+                                   "starts: ENOSYS");
         if (pid)
                 return pid;
-        rebuild_hold();
-        scrub_hold();
-        io_pause_repairs();
+        far_hold_background();
         pid = fork_image_take(&im, t, slabs_tree(), &child);
-        io_hold();
+        far_hold();
         stats_hold();
         if (pid == 0)
                 pid = host_fork(rq, pidfd);
@@ -243,10 +223,7 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
                 return 0;
         }
         stats_release();
-        io_release();
-        held_go_on();
-        scrub_release();
-        rebuild_release();
+        far_release();
         fork_image_free(&im);
         tree_child_left(&child);
         return pid;

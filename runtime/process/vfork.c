@@ -31,6 +31,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "far/far.h"
 #include "base/message.h"
 #include "base/privfd.h"
 #include "marshal/call.h"

@@ -12,6 +12,7 @@
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/slabs.h"
+#include "far/slabs_more.h"
 #include "include/allocator.h"
 #include "vm/vm.h"
 #include "copies_hooks.h"

@@ -5,7 +5,7 @@
  *   copies_process.c     lives; what a process believes, its slots, its death
  *   copies_program.c     how processes come to be, and what programs do
  *   copies_tree.c        the real sources of the tree, and what surrounds them
- *   copies_request.c     the real copies.c and request.c, in each process's own memory
+ *   copies_request.c     the real copies.c, request.c and outage.c, in each process's own memory
  *   copies_repair.c      the real held.c, repair.c and whole.c, in the same way
  *   copies_drain.c       the real drain.c and moves.c, in the same way
  *   copies_node.c        memory nodes, the network, and a driver
@@ -23,7 +23,7 @@
 #include "abi_control.h"
 #include "abi_rings.h"
 #include "far/cut.h"
-#include "far/far.h"
+#include "far/node.h"
 #include "far/slotmap.h"
 #include "far/tree.h"
 #include "pager_sched.h"

@@ -1,6 +1,6 @@
 /*
  * See copies_model.h: memory nodes, the network, and the driver of a process, which follows what
- * far.h says of drivers that hand back.
+ * node.h says of drivers that hand back.
  *
  * What was sent on a connection that is broken still arrives at any later time, until its node has
  * ended that connection: when it answers the next one of that member, or at a CUT.  A node that

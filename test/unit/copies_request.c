@@ -1,6 +1,6 @@
 /*
- * See copies_model.h: copies.c and request.c, as they are.  What request.c keeps for its process is
- * swapped when another process of the model continues.
+ * See copies_model.h: copies.c, request.c and outage.c, as they are.  What the last two keep for
+ * their process is swapped when another process of the model continues.
  */
 #include <errno.h>
 #include <limits.h>
@@ -15,6 +15,8 @@
 #include "far/copies.h"
 #include "far/drain.h"
 #include "far/meter.h"
+#include "far/nodes.h"
+#include "far/outage.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/wait.h"
@@ -72,6 +74,10 @@ static uint64_t made_good[SLOTS];
         (made_good[index_of(slot)] = sched_steps, (copies_repaired)(c, slot, good))
 
 #include "far/request.c"
+/* request.c has a function of this name. */
+#define copies(...) copies_of_outage(__VA_ARGS__)
+#include "far/outage.c"
+#undef copies
 
 struct options opt = { .timeout_ms = 1u << 30, .verify = true, .replicas = 2 };
 
@@ -190,54 +196,23 @@ void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
 
 /* ---- the memory of a process ---- */
 
-struct io_memory {
-        struct queue queues[NODES][3];
-        unsigned writing[NODES], given[NODES];
-        struct request *unused, *stranded, *behind, *writes;
-        struct far_request *failed;
-        int64_t patient_ms, looked;
-};
-static struct io_memory memory[SEATS];
+/* The queues, which stand last, are by node: the model has the first few nodes. */
+enum { MEMORY = offsetof(struct requests, queue[NODES]) };
+static struct { char requests[MEMORY], outage[sizeof(outage)]; } memory[SEATS];
 static struct seat *loaded;
-
-static void swap_out(struct io_memory *m)
-{
-        memcpy(m->queues, queues, sizeof(m->queues));
-        memcpy(m->writing, writing, sizeof(m->writing));
-        memcpy(m->given, given, sizeof(m->given));
-        m->unused = unused;
-        m->stranded = stranded;
-        m->behind = behind;
-        m->writes = writes;
-        m->failed = failed;
-        m->patient_ms = patient_ms;
-        m->looked = looked;
-}
-
-static void swap_in(const struct io_memory *m)
-{
-        memcpy(queues, m->queues, sizeof(m->queues));
-        memcpy(writing, m->writing, sizeof(m->writing));
-        memcpy(given, m->given, sizeof(m->given));
-        unused = m->unused;
-        stranded = m->stranded;
-        behind = m->behind;
-        writes = m->writes;
-        failed = m->failed;
-        patient_ms = m->patient_ms;
-        looked = m->looked;
-}
 
 void memory_of(struct seat *s)
 {
         if (loaded == s)
                 return;
         if (loaded) {
-                swap_out(&memory[loaded - seats]);
+                memcpy(memory[loaded - seats].requests, &requests, MEMORY);
+                memcpy(memory[loaded - seats].outage, &outage, sizeof(outage));
                 repair_memory_out((unsigned)(loaded - seats));
                 drain_memory_out((unsigned)(loaded - seats));
         }
-        swap_in(&memory[s - seats]);
+        memcpy(&requests, memory[s - seats].requests, MEMORY);
+        memcpy(&outage, memory[s - seats].outage, sizeof(outage));
         repair_memory_in((unsigned)(s - seats));
         drain_memory_in((unsigned)(s - seats));
         loaded = s;
@@ -348,7 +323,8 @@ void side_step(void)
         uint64_t slot, before = repair_pages();
         frame_t frame;
 
-        request_on_loss(ends);
+        request_pieces((struct slot_pieces *)1);        /* no node has a unit: they are not read */
+        outage_on_loss(ends);
         for (unsigned i = 0; i < HELD; i++) {
                 struct page *g = &s->page[i];
                 if (!g->asked)
@@ -358,7 +334,7 @@ void side_step(void)
         }
         request_post();
         driver_step();
-        request_elsewhere();
+        outage_step();
         drain_step();
         while (repair_next(&slot, &frame))
                 request_repair(slot, frame);

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include "far/far.h"
+#include "far/node.h"
 #include "fence_model.h"
 
 bool pipelines;

@@ -11,7 +11,7 @@ build_test() {
         "$tree/runtime/far/sums.c"
 }
 
-copies=far/copies.c request=far/request.c hold=tree_hold.c life=tree_life.c
+copies=far/copies.c request=far/request.c outage=far/outage.c hold=tree_hold.c life=tree_life.c
 held=far/held.c repair=far/repair.c whole=far/whole.c slotmap=far/slotmap.c drain=far/drain.c
 moves=far/moves.c
 
@@ -51,8 +51,8 @@ mutant $copies "a slab has no node if it has lost one" \
 
 mutant $request "a write is over before it is noted who missed it" '
     /^static void copy_over/,/^}/{
-        s/^ *copies_written\(.*/over(q, IO_OVER);/
-        s/^ *over\(q, IO_OVER\);$/copies_written(\&c, q->slot, q->good);/
+        s/^ *copies_written\(.*/entry_over(q, IO_OVER);/
+        s/^ *entry_over\(q, IO_OVER\);$/copies_written(\&c, q->slot, q->good);/
     }'
 mutant $request "what a node could not write is there" \
     's/copy_over\(r, !r->error\)/copy_over(r, true)/'
@@ -61,38 +61,38 @@ mutant $request "a page that is nowhere is called written" \
 mutant $request "a place that could not be written is used again" '
     /^static void write_lost/,/^}/s/^        forget_write.*/& \
         slot_write_ends(slot_word((char *)TREE_WINDOW, q->slot));/'
-mutant $request "the stale bit is set before that of the process" '
-    /^void far_down/,/^}/s/^        if \(writing.*/        if (0)/
+mutant "$request $outage" "the stale bit is set before that of the process" '
+    /^void far_down/,/^}/s/^        if \(n->writing.*/        if (0)/
     /^static void copy_over/,/^}/s/^ *copies_written\(.*/& \
         for (unsigned k = 0; k < q->slab->places; k++) \
                 if (q->late >> k \& 1) \
                         copies_unfenced(\&c, q->slab->place[k].node);/'
-mutant $request "what is given up is not noted" \
-    '/^void far_down/,/^}/s/if \(writing\[n->index\]\)/if (0)/'
-mutant $request "what is given up is noted only if nothing is under way" \
-    '/^void far_down/,/^}/s/if \(writing\[n->index\]\)/if (!writing[n->index])/'
-mutant $request "a node that is up again still threatens" \
+mutant $outage "what is given up is not noted" \
+    '/^void far_down/,/^}/s/if \(n->writing\)/if (0)/'
+mutant $outage "what is given up is noted only if nothing is under way" \
+    '/^void far_down/,/^}/s/if \(n->writing\)/if (!n->writing)/'
+mutant $outage "a node that is up again still threatens" \
     '/^void far_up/,/^}/s/copies_fenced\(&c, n\)/;/'
-mutant $request "a node is up as soon as it is down" \
+mutant $outage "a node is up as soon as it is down" \
     '/^void far_down/,/^}/s/\&n->up, false/\&n->up, true/'
 mutant $request "a write is over when one copy is there" \
     '/^static void copy_over/,/^}/s/if \(q->waits\)/if (q->waits \&\& !q->good)/'
 mutant $request "a write is over when no copy is there" \
     '/^static void copy_over/,/^}/s/else if \(!q->good\)/else if (0)/'
 mutant $request "a copy that failed is there" \
-    '/^unsigned request_elsewhere/,/^}/s/copy_over\(r, false\)/copy_over(r, true)/'
+    '/^void request_go_without/,/^}/s/copy_over\(r, false\)/copy_over(r, true)/'
 mutant $request "an attempt that failed at all nodes is forgotten" \
     '/^static void send_write/,/^}/s/q->good = 0/q->good = q->late = 0/'
 mutant $request "late writes at a node that cannot fence are forgotten" \
-    '/^static bool is_due/,/^}/s/due = true/due = false/'
+    '/^static bool count_retired/,/^}/s/due = true/due = false/'
 mutant $request "slots at nodes that cannot fence are not due" \
-    '/^static bool has_strangers/,/^}/s/return true/return false/'
-mutant $request "what was not posted is forgotten when the node breaks" \
-    '/^void far_down/,/^}/s/fail_queues\(n\);/;/'
-mutant $request "what no node took is not tried again" \
+    '/^static bool any_unfencing/,/^}/s/return true/return false/'
+mutant $outage "what was not posted is forgotten when the node breaks" \
+    '/^void far_down/,/^}/s/request_hand_back\(n\);/;/'
+mutant $outage "what no node took is not tried again" \
     '/^static unsigned retry_stranded/,/^}/s/retry\(q\)/q->stranded = 0/'
 mutant $request "a read that failed is not asked of another node" \
-    '/^unsigned request_elsewhere/,/^}/s/^( *)send_read\(q\)/\1;/'
+    '/^void request_go_without/,/^}/s/^( *)send_read\(q\)/\1;/'
 
 mutant $hold "the dead threaten for ever" \
     '/^bool tree_bury/,/^}/s/^( *)atomic_store\(.*unfenced, 0\)/\1/'
@@ -120,8 +120,8 @@ mutant far/cut.c "a node that one process does not know has cut the dead off" \
 mutant far/cut.c "a node that is lost for one process has cut the dead off" \
     '/^static uint64_t cut_at_nodes/,/^}/s/\|\| !n->fences\)/|| !n->fences || n->lost)/'
 mutant $request "only places of when a write began can make its slot due" '
-    /^static void send_write/,/^}/s/if \(has_strangers\(.*/if (0)/
-    /^static void begin_write/,/^}/s/^( *)send_write\(q\)/\1if (has_strangers(q->slab, ~0u)) slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot)); send_write(q)/'
+    /^static void send_write/,/^}/s/if \(any_unfencing\(.*/if (0)/
+    /^static void begin_write/,/^}/s/^( *)send_write\(q\)/\1if (any_unfencing(q->slab, ~0u)) slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot)); send_write(q)/'
 
 mutant $request "a slot is copied while it is written" \
     '/^void request_repair/,/^}/s/request_written\(slot\)/0/'

@@ -47,7 +47,7 @@ static struct sums sums_of(const struct tree *t)
                               world->plant == UNSEEDED ? unseeded : far_sum };
 }
 
-/* As enqueue() in runtime/far/io.c. */
+/* As begin_write() in runtime/far/request.c. */
 void page_store_sum(const struct tree *t, uint64_t slot, const char *page, bool pieces)
 {
         struct sums s = sums_of(t);
@@ -76,7 +76,7 @@ static bool believe(const struct tree *t, uint64_t slot, uint32_t offset, struct
         return true;
 }
 
-/* As choose_bytes() and is_right() in runtime/far/io.c. */
+/* As choose_bytes() and is_right() in runtime/far/request.c. */
 static bool is_right_part(const struct tree *t, uint64_t slot, uint32_t offset, uint32_t len,
                           bool *pieces)
 {

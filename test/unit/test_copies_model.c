@@ -4,8 +4,8 @@
  * restarted or cut off from each other at any atomic operation of the real code.
  *
  * Real are which copies are right, which request goes where, and how copies are made up for
- * (runtime/far/copies.c, request.c, repair.c), how nodes are left (drain.c, moves.c), which slot is
- * whose, who is alive, and how the dead are cut off and buried (kern/far/slotmap.c,
+ * (runtime/far/copies.c, request.c, outage.c, repair.c), how nodes are drained (drain.c, moves.c),
+ * which slot is whose, who is alive, and how the dead are cut off and buried (kern/far/slotmap.c,
  * runtime/far/tree_hold.c, tree_life.c, cut.c).  Modelled are nodes, drivers, programs and time.
  *
  * A run has three phases.  In the first there are faults.  Then there are none, and within a
@@ -34,7 +34,6 @@
 #include <string.h>
 #include <cmocka.h>
 #include "base/options.h"
-#include "far/request.h"
 #include "copies_model.h"
 
 enum rule bug;
@@ -184,14 +183,12 @@ static void begin(uint64_t seed)
 {
         sched_seed(seed);
         sched_reset(1 + rnd(6), tick);
-        clock_ms += 1000;               /* request.c remembers when it tried last */
         ticks = 0;
         restarted = false;
         process_reset();
         node_reset();
         opt.replicas = chance(4) ? 1 : 2;
         tree_reset(opt.replicas == 1 ? 1 : 2 + rnd(2));
-        request_pieces((struct slot_pieces *)1);        /* no node has a unit, so nobody looks */
         opt.verify = chance(2);         /* sums would hide that a copy was read that is not good */
         for (unsigned k = 0; k < NODES; k++)
                 nodes[k].fences = !chance(10);

@@ -22,9 +22,13 @@
 #include "base/host.h"
 #include "far/drain.h"
 #include "far/far.h"
+#include "far/grow.h"
 #include "far/io.h"
+#include "far/lease.h"
 #include "far/memfd.h"
+#include "far/nodes.h"
 #include "far/scrub.h"
+#include "far/sequence.h"
 #include "far/timing.h"
 #include "far/tree.h"
 #include "settings/command_line.h"
@@ -52,14 +56,24 @@ void io_keep(void) {}
 uint64_t scrub_total(unsigned what) { (void)what; return 0; }
 void scrub_thread_forked(void) {}
 void request_forked(void) {}
-bool request_waits(void) { return false; }
+bool outage_waits(void) { return false; }
 bool drain_is_asked(void) { return false; }
 void drain_is_over(struct far_node *n) { (void)n; }
 void drain_forked(void) {}
 const char *drain_state(const struct far_node *n) { (void)n; return NULL; }
 bool io_is_attached(void) { return true; }
 void io_forked(void) {}
-void request_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }
+void io_hold(void) {}
+void io_release(void) {}
+void io_end(void) {}
+void io_again(void) {}
+void io_wait(const void *word, uint32_t seen) { (void)word, (void)seen; }
+void drain_put_off(void) {}
+void scrub_hold(void) {}
+void scrub_release(void) {}
+void scrub_rest(void) {}
+void scrub_go_on(void) {}
+void outage_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }
 int io_add(struct far_node *n, char *why)
 {
         (void)why;

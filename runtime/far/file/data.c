@@ -14,8 +14,8 @@
  * With a single copy nothing is given up before the end of the program, so pages go to and from
  * their frames.
  *
- * A read that failed fails for its own pages: io.c reads each once more, and who touches one that
- * cannot be read gets SIGBUS.  A write that failed is sent again; see node.c.
+ * A read that failed fails for its own pages: request.c reads each once more, and an access to one
+ * that cannot be read gets SIGBUS.  A write that failed is sent again; see node.c.
  */
 #include <errno.h>
 #include <poll.h>

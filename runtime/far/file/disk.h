@@ -17,7 +17,7 @@
 #include <liburing.h>
 #include <stdbool.h>
 #include <sys/uio.h>
-#include "far/far.h"
+#include "far/node.h"
 
 #define DISK_DEPTH      256     /* commands under way */
 /* at most so many of them are prefetches and writes: what a demand read may have to wait behind */

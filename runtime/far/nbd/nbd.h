@@ -27,7 +27,7 @@
 #include <sys/un.h>
 #include "common/hostport.h"
 #include "common/token.h"
-#include "far/far.h"
+#include "far/node.h"
 
 /* one each for FAR_READ, FAR_PREFETCH and FAR_WRITE, if the server can share an export */
 #define NBD_LINKS     3

@@ -183,7 +183,7 @@ static void finish(struct rdma_node *rn, struct rdma_queue *q)
         q->done++;
         if (r->op == FAR_READ)
                 rdma_pace_done(&rn->data.pace, __rdtsc());
-        far_done(r);                    /* r belongs to far/io.c again */
+        far_done(r);                    /* r is the owner's again */
 }
 
 static int completion(struct rdma_node *rn, struct rdma_queue *q, const struct ibv_wc *wc)

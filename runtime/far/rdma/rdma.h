@@ -44,7 +44,7 @@
 #include <stdint.h>
 #include "common/clock.h"
 #include "common/hostport.h"
-#include "far/far.h"
+#include "far/node.h"
 #include "nodeproto.h"
 
 /* ---- settings ---- */
