@@ -74,10 +74,7 @@ static uint64_t made_good[SLOTS];
         (made_good[index_of(slot)] = sched_steps, (copies_repaired)(c, slot, good))
 
 #include "far/request.c"
-/* request.c has a function of this name. */
-#define copies(...) copies_of_outage(__VA_ARGS__)
 #include "far/outage.c"
-#undef copies
 
 struct options opt = { .timeout_ms = 1u << 30, .verify = true, .replicas = 2 };
 

@@ -29,7 +29,7 @@ mutant $life "a lock belongs to the process" 's/F_OFD_/F_/'
 mutant $life "who asks has the lock himself" \
     '/^static bool is_alive/,/^}/s/fcntl\(t->fd/fcntl(t->life/'
 mutant memfd.c "what keeps alive is the same description" \
-    's/PRIVFD_NEW\(openat\(proc, link, O_RDONLY \| O_CLOEXEC\)\)/privfd_dup(fd)/'
+    's/PRIVFD_NEW\(openat\(proc_fd, link, O_RDONLY \| O_CLOEXEC\)\)/privfd_dup(fd)/'
 mutant privfd.c "native programs inherit it" \
     '/^static int dup_up/,/^}/s/F_DUPFD_CLOEXEC/F_DUPFD/'
 

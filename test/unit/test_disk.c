@@ -33,6 +33,7 @@
 #define PAGES 2048u                     /* of the node that most tests use, in two slabs */
 #define HALF  (PAGES / 2)
 #define DEPTH 200u
+#define PATIENT 15000                   /* --timeout, ms: longer than a busy disk takes */
 
 /* --- what vmrun has --- */
 
@@ -487,6 +488,7 @@ static void failing_writes(void **state)
         (void)state;
         make_node(&n);
         move(&n, FAR_WRITE, 0, PAGES);
+        opt.timeout_ms = 1000;          /* of writes that fail */
         signal(SIGXFSZ, SIG_IGN);
         assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
         low = (struct rlimit){ 100 * PAGE_SIZE, was.rlim_max };
@@ -525,6 +527,7 @@ static void failing_writes(void **state)
         setrlimit(RLIMIT_FSIZE, &was);
         close_node(&n);
 
+        opt.timeout_ms = PATIENT;
         make_node(&n);
         move(&n, FAR_WRITE, 0, PAGES);
         setrlimit(RLIMIT_FSIZE, &low);
@@ -697,7 +700,7 @@ int main(void)
         struct far_node n;
 
         privfd_init();
-        opt.timeout_ms = 1000;
+        opt.timeout_ms = PATIENT;
         if (!mkdtemp(folder))
                 return 1;
         snprintf(path, sizeof(path), "%s/far", folder);
