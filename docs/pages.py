@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """
-Writes docs/pages.svg: cache, far tiers, and who moves pages between them.
+Writes docs/pages.svg: cache, far tiers, and the threads that move pages between them.
 
 usage: docs/pages.py [--check]
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """
-Writes docs/syscalls.md: what becomes of each of Linux's system calls, from the tables that
-decide it.
+Writes docs/syscalls.md: how vmrun serves each of Linux's system calls, from the tables that decide
+it.
 
 usage: docs/syscalls.py [--check]
 
@@ -21,7 +21,7 @@ output = root / "docs/syscalls.md"
 kern = next(root.glob("kern/**/syscall.c")).relative_to(root).as_posix()
 LAST = 450  # of Linux 6.1; later headers have more
 
-# What a row of the document cannot say in a word: by handler, or by the name of a call in kern.
+# Remarks, where a row cannot say it in a word: by handler, or by the name of a call in kern.
 NOTES = {
     "sys_ioctl":
         "known commands and families of terminals, sockets, files, block devices and namespaces; "
@@ -143,7 +143,7 @@ def describe(name, row, reasons, where, local):
             raise Wrong(f"the handler {handler} of {name} is not in runtime/syscalls")
         how, note = f"by hand, `{where[handler]}`", NOTES.get(handler, "")
     if name in local:
-        how = f"in kern; what it cannot answer is {'forwarded' if how == 'forwarded' else how}"
+        how = f"in kern; {how} where kern has no answer"
     return how, note
 
 
@@ -164,8 +164,8 @@ def document():
         lines.append(f"| {number[name]} | {name} | {how} | {remark} |")
     text = [
         "# System calls",
-        f"Each of the {len(table)} calls of Linux 6.1 on x86-64, and what becomes of it. Written by"
-        " `docs/syscalls.py` from [table.c](../runtime/syscalls/table.c) and"
+        f"Each of the {len(table)} calls of Linux 6.1 on x86-64, and how vmrun serves it. Written"
+        " by `docs/syscalls.py` from [table.c](../runtime/syscalls/table.c) and"
         f" [kern's syscall.c](../{kern}): `make syscalls-table` does it, and a test fails where"
         " that was forgotten.",
         f"* **in kern** ({tally['in']}): served inside the VM, without an exit.",
@@ -174,7 +174,7 @@ def document():
         f"* **by hand** ({tally['by']}): forwarded by a function of its own in `runtime/syscalls/`,"
         " because a row cannot describe it.",
         f"* **refused** ({tally['refused']}): fails with the errno of a kernel without the feature,"
-        " or of one that is locked down. Programs that can do without it do.",
+        " or of one that is locked down, as programs that can do without the call expect.",
         "Numbers that are not here are ENOSYS, and so are 335 to 423, which x86-64 does not use."
         " With `-v` vmrun names the first use of each call that it refuses.",
     ]
@@ -196,7 +196,7 @@ def main():
         return 1
     if sys.argv[1:] == ["--check"]:
         if not output.exists() or output.read_text() != text:
-            print("docs/syscalls.py: docs/syscalls.md is not what the tables say: "
+            print("docs/syscalls.py: docs/syscalls.md does not agree with the tables: "
                   "write it again by `make syscalls-table`", file=sys.stderr)
             return 1
     elif sys.argv[1:]:

@@ -1,9 +1,9 @@
 /*
  * The allocator of a process tree: memory that all vmrun processes of a tree, and kern in each of
- * them, share.  It says which slot of the far tiers is whose.  docs/architecture.md ("The allocator
- * of a process tree") has the protocol, and the state that a process killed at any moment leaves
- * behind; this header has the layout of the memory that kern sees, and the only code that knows the
- * bits of a slot word.
+ * them, share.  It says which slot of the far tiers is whose.  docs/far.md ("The allocator of a
+ * process tree") has the protocol, and the state that a process killed at any moment leaves behind;
+ * this header has the layout of the memory that kern sees, and the only code that knows the bits of
+ * a slot word.
  *
  *   a slot word  15 14   13   12 11..10  9..0
  *   FREE          0  0    0    0     0     0

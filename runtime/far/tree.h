@@ -1,7 +1,7 @@
 /*
  * The allocator of a process tree, the host's part: the memory file that all vmrun processes of a
  * tree have open, which processes are alive, and slots that several processes hold.
- * include/allocator.h has the part that kern sees; docs/architecture.md the protocol.
+ * include/allocator.h has the part that kern sees; docs/far.md the protocol.
  *
  * Functions return 0 or -errno.  Those that end in _locked are called between tree_lock() and
  * tree_unlock().
