@@ -1,9 +1,7 @@
 /*
  * A program for split_lock: its instruction gets the SIGBUS of a split lock.
  *
- * usage: t_split HOW        under vmrun, traced by split_lock
- *        t_split HOW ac     natively: an access that the CPU refuses because the AC flag is set,
- *                           for which Linux sends the SIGBUS of a fatal split lock
+ * usage: t_split HOW
  *
  * HOW: the SIGBUS is "handled", is handled by a second "thread", has its "default" action, is
  * "ignored", or is "blocked".  "plain": it has a handler, but there is no such instruction.
@@ -22,15 +20,10 @@
 #include "t_split.h"
 #include "vmguest.h"
 
-#define FLAG_AC 0x40000l
-
 static volatile struct { int count, code, at, trapno, err, thread; void *addr; } seen;
-static uint32_t words[2];
 
 void split_waits(void);
 void split_waited(void);
-void split_access(void);
-void split_accessed(void);
 
 /* The waiting instruction is one: RIP is always at it.  split_lock ends it. */
 __asm__(".pushsection .text\n"
@@ -43,38 +36,24 @@ __asm__(".pushsection .text\n"
         "split_waited:\n"
         "       popq    %rbx\n"
         "       ret\n"
-        "split_refuse:\n"
-        "       pushfq\n"
-        "       orq     $0x40000, (%rsp)\n"
-        "       popfq\n"
-        "split_access:\n"
-        "       lock incl 1(%rdi)\n"
-        "split_accessed:\n"
-        "       ret\n"
         ".popsection\n");
 
 void split_wait(void);
-void split_refuse(uint32_t *word);
 
 static void handler(int sig, siginfo_t *info, void *context)
 {
         greg_t *r = ((ucontext_t *)context)->uc_mcontext.gregs;
-        bool waits = r[REG_RIP] == (greg_t)(uintptr_t)split_waits;
-        bool accesses = r[REG_RIP] == (greg_t)(uintptr_t)split_access;
 
-        /* Linux leaves AC set: the handler must not access what is not aligned before. */
-        __asm__ volatile("pushfq; andq $~0x40000, (%%rsp); popfq" ::: "memory", "cc");
         (void)sig;
         seen.count++;
         seen.code = info->si_code;
         seen.addr = info->si_code > 0 ? info->si_addr : NULL;
-        seen.at = waits || accesses;
+        seen.at = r[REG_RIP] == (greg_t)(uintptr_t)split_waits;
         seen.trapno = (int)r[REG_TRAPNO];
         seen.err = (int)r[REG_ERR];
         seen.thread = gettid() != getpid();
         if (seen.at)
-                r[REG_RIP] = (greg_t)(uintptr_t)(waits ? split_waited : split_accessed);
-        r[REG_EFL] &= ~FLAG_AC;
+                r[REG_RIP] = (greg_t)(uintptr_t)split_waited;
 }
 
 static void report(void)
@@ -89,20 +68,13 @@ static void report(void)
                sigismember(&pending, SIGBUS), sigismember(&mask, SIGBUS));
 }
 
-static void once(bool natively)
+static void *run(void *arg)
 {
-        if (natively)
-                split_refuse(words);
-        else
+        for (int i = 0; i < 2; i++) {
                 split_wait();
-        report();
-}
-
-static void *run(void *natively)
-{
-        once(natively);
-        once(natively);
-        return NULL;
+                report();
+        }
+        return arg;
 }
 
 static void block_bus(int how)
@@ -166,7 +138,6 @@ static void set(const char *how)
 int main(int argc, char **argv)
 {
         const char *how = argc > 1 ? argv[1] : "plain";
-        bool natively = argc > 2;
         pthread_t other;
 
         setvbuf(stdout, NULL, _IONBF, 0);
@@ -177,8 +148,8 @@ int main(int argc, char **argv)
         if (strncmp(how, "guide", 5) == 0)
                 return guided();
         if (strcmp(how, "thread") != 0)
-                run(natively ? &words : NULL);
-        else if (pthread_create(&other, NULL, run, natively ? &words : NULL) == 0)
+                run(NULL);
+        else if (pthread_create(&other, NULL, run, NULL) == 0)
                 pthread_join(other, NULL);
         return 0;
 }
