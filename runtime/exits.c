@@ -38,6 +38,7 @@
 #include "vm/kvm.h"
 #include "vm/time.h"
 #include "vm/vcpu.h"
+#include "x86.h"
 
 static const char *kern_text(struct thread *t, uint64_t va)
 {
@@ -130,7 +131,25 @@ static void arena_check(struct thread *t)
         }
 }
 
-#define VECTOR_GP 13
+/* The program executed an instruction that made KVM exit.  guided: it was a guide, which kern has
+ * ended. */
+static void refuse(struct thread *t, bool guided)
+{
+        const uint32_t reason = t->privileged;
+
+        t->privileged = 0;
+        if (reason == KVM_EXIT_EXCEPTION)
+                signals_drop_forced(t);
+        if (guided)
+                return;
+        if (reason == KVM_EXIT_IO)
+                trapped_io(t);
+        t->v->regs.err = 0;
+        if (reason == KVM_EXIT_EXCEPTION)
+                signals_fault(t, SIGBUS, BUS_ADRALN, 0, VEC_AC);
+        else
+                signals_fault(t, SIGSEGV, SI_KERNEL, 0, VEC_GP);
+}
 
 /* Handles the reasons for which the host made kern exit before it returned to the program. */
 static void event(struct thread *t)
@@ -142,15 +161,8 @@ static void event(struct thread *t)
                 t->arena_fault = false;
                 arena_check(t);
         }
-        if (t->privileged && guided) {
-                t->privileged = 0;      /* kern has ended the guide that executed it */
-        } else if (t->privileged) {
-                if (t->privileged == KVM_EXIT_IO)
-                        trapped_io(t);
-                t->privileged = 0;
-                t->v->regs.err = 0;
-                signals_fault(t, SIGSEGV, SI_KERNEL, 0, VECTOR_GP);
-        }
+        if (t->privileged)
+                refuse(t, guided);
         if (!t->end.how)
                 signals_deliver(t);
 }

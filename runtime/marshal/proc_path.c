@@ -317,25 +317,55 @@ void procfs_links(struct thread *t, long nr, const uint64_t h[6])
 
 #define PROC_MAGIC 0x9fa0
 
+/* Do two ways from a directory lead to one? */
+static bool is_same(int fd, const char *a, const char *b)
+{
+        struct stat x, y;
+
+        return fstatat(fd, a, &x, AT_EMPTY_PATH) == 0 && fstatat(fd, b, &y, 0) == 0 &&
+               x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Is that directory in /proc/self, in /proc/NUMBER of the calling thread, or of a thread in
+ * /proc/self/task?  Numbers are those of this /proc, which may be of another namespace. */
+static bool is_in_self(int fd)
+{
+        char link[64], thread[64];
+        ssize_t n = readlinkat(fd, "../../thread-self", link, sizeof(link) - 1);
+
+        if (n > 0) {
+                link[n] = 0;
+                const char *number = strrchr(link, '/');
+                snprintf(thread, sizeof(thread), "../..%.40s", number ? number : "/self");
+                if (is_same(fd, "..", "../../self") || is_same(fd, "..", thread))
+                        return true;
+        }
+        return is_same(fd, "../..", "../../../../self/task");
+}
+
+/* Does this process have the number there by which it knows itself?  Else procfs_hides() could not
+ * tell its threads. */
+static bool is_numbered_as_here(int fd)
+{
+        char link[64], here[64];
+        ssize_t n = readlinkat(fd, "../../self", link, sizeof(link));
+
+        return n > 0 && n == snprintf(here, sizeof(here), "%d", getpid()) &&
+               memcmp(link, here, (size_t)n) == 0;
+}
+
+/* By the way from there, as is_task_list(). */
 enum procfs_dir procfs_dir(int fd)
 {
-        char link[64], dir[PATH_MAX], rest[PATH_MAX];
         struct statfs fs;
-        ssize_t n;
-        pid_t task;
 
-        if (syscall(SYS_fstatfs, fd, &fs) || fs.f_type != PROC_MAGIC)
+        if (syscall(SYS_fstatfs, fd, &fs) || fs.f_type != PROC_MAGIC || !is_in_self(fd))
                 return PROCFS_OTHER;
-        snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
-        n = readlink(link, dir, sizeof(dir) - 1);
-        if (n <= 0)
-                return PROCFS_OTHER;
-        dir[n] = 0;
-        if (!procfs_own_path(AT_FDCWD, dir, rest, &task))
-                return PROCFS_OTHER;
-        return !strcmp(rest, "fd") || !strcmp(rest, "fdinfo") ? PROCFS_FDS :
-               !strcmp(rest, "task") ? PROCFS_TASKS :
-               !strcmp(rest, "map_files") ? PROCFS_MAPS : PROCFS_OTHER;
+        if (is_same(fd, "", "../fd") || is_same(fd, "", "../fdinfo"))
+                return PROCFS_FDS;
+        if (is_same(fd, "", "../map_files"))
+                return PROCFS_MAPS;
+        return is_same(fd, "", "../task") && is_numbered_as_here(fd) ? PROCFS_TASKS : PROCFS_OTHER;
 }
 
 bool procfs_hides(enum procfs_dir dir, const char *name)

@@ -425,6 +425,27 @@ void signals_deliver(struct thread *t)
         signals_release(t, s->mask);
 }
 
+/* The SIGBUS was taken, if the program has it open.  Else it waits in the queue, and to force it
+ * Linux has made its host action the default. */
+void signals_drop_forced(struct thread *t)
+{
+        struct thread_signals *s = &t->signal;
+        const uint64_t bus = bit(SIGBUS);
+        const struct timespec now = { 0 };
+        struct ksigaction action;
+
+        if (sys_put_off && s->info.si_signo == SIGBUS && s->info.si_code == BUS_ADRALN) {
+                sys_put_off = 0;
+                watch_end(t);
+                timer_stop(t);
+                signals_release(t, s->mask);
+                return;
+        }
+        sys_own(__NR_rt_sigtimedwait, P(&bus), 0, P(&now), sizeof(bus), 0, 0);
+        if (signals_action(t, SIGBUS, NULL, &action) == 0)
+                signals_action(t, SIGBUS, &action, NULL);
+}
+
 static void note_exception(struct thread *t, int vector)
 {
         struct thread_signals *s = &t->signal;

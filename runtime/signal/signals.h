@@ -57,6 +57,9 @@ uint64_t signals_deadly(struct thread *t);
 void signals_open_deadly(struct thread *t);
 void signals_release(struct thread *t, uint64_t mask);
 
+/* EXIT_EVENT: drops the SIGBUS that Linux has sent this thread because of a split lock in the
+ * guest (KVM_EXIT_EXCEPTION).  signals_fault() makes the program's. */
+void signals_drop_forced(struct thread *t);
 /* EXIT_EVENT: makes the frame of the signal that was taken, if any. */
 void signals_deliver(struct thread *t);
 

@@ -56,6 +56,21 @@ static int device = -1;                 /* /dev/kvm, if it is open already */
 
 void vm_use_device(int fd) { device = fd; }
 
+/*
+ * Where KVM offers it, PAUSE makes no exit.  Linux advises this for vCPUs that have a CPU each: by
+ * the exits of a vCPU that spins in ring 0, KVM lets another vCPU of the VM run first.  But a
+ * program's loops have no such help natively, and kern's own loops yield (env_relax()).
+ */
+static void let_pause(int fd)
+{
+        struct kvm_enable_cap c = { .cap = KVM_CAP_X86_DISABLE_EXITS,
+                                    .args[0] = KVM_X86_DISABLE_EXITS_PAUSE };
+        int offered = ioctl(fd, KVM_CHECK_EXTENSION, KVM_CAP_X86_DISABLE_EXITS);
+
+        if (offered > 0 && (offered & KVM_X86_DISABLE_EXITS_PAUSE))
+                ioctl(fd, KVM_ENABLE_CAP, &c);
+}
+
 /* KVM_CREATE_VM registers a notifier of the address space, which Linux gives up (EINTR) if a signal
  * is pending that is not blocked.  SIGSTOP and a freezer cannot be blocked, so the VM is made
  * again. */
@@ -69,6 +84,8 @@ static int create_vm(int kvm_fd)
         do
                 fd = PRIVFD_NEW(ioctl(kvm_fd, KVM_CREATE_VM, 0));
         while (fd == -EINTR);
+        if (fd >= 0)
+                let_pause(fd);
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
         return fd;
 }

@@ -69,8 +69,8 @@ struct thread {
         /* the thread's mask changed: tell KVM before the next run */
         _Atomic bool sigmask_dirty;
         bool arena_fault;               /* for EXIT_EVENT: KVM_RUN met a page without memory, */
-        /* the program executed an instruction that only a kernel may: the KVM_EXIT_* it caused;
-         * else 0 */
+        /* the program executed an instruction that only a kernel may, or a fatal split lock
+         * (KVM_EXIT_EXCEPTION): the KVM_EXIT_* it caused; else 0 */
         uint32_t privileged;
         struct {                        /* an int3 that seems to be pending (p = 3; vcpu.c) */
                 uint64_t rip;           /* RIP behind it; 0: none */

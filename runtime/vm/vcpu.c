@@ -19,6 +19,7 @@
 #include "vm/vcpu.h"
 #include "vm/vcpu_setup.h"
 #include "vm/watch.h"
+#include "x86.h"
 
 _Thread_local struct thread *thread_self;
 _Thread_local _Atomic uint32_t sys_put_off;
@@ -310,6 +311,13 @@ static bool exception_queued(struct thread *t)
                e.exception.pending || soft_exception_queued(t, e.exception.nr);
 }
 
+/* A locked access across two cache lines, on a host where that is fatal (split_lock_detect).  KVM
+ * has then also sent this thread SIGBUS: see signals_drop_forced(). */
+static bool is_split_lock(const struct kvm_run *run)
+{
+        return run->exit_reason == KVM_EXIT_EXCEPTION && run->ex.exception == VEC_AC;
+}
+
 static bool in_kern(uint64_t rip) { return rip - WINDOW < CONTROL_OFF; }
 
 /* A kicked vCPU that was running the program continues at kern's event entry.  A vCPU that is on
@@ -344,9 +352,11 @@ static void redirect_to_kern(struct thread *t)
                 die_(EXIT_VMRUN_FAILED, "KVM_SET_REGS: %s", strerror(errno));
 }
 
-/* A KVM exit that program code caused by an instruction that only a kernel may execute.  With RIP
- * in kern's image it is not: then the page tables are wrong, or the program has jumped there, and
- * the exit would repeat for ever. */
+/*
+ * Did program code cause this KVM exit, by an instruction that only a kernel may execute, or by a
+ * split lock?  With RIP in kern's image it did not: then the page tables are wrong, or the program
+ * has jumped there, and the exit would repeat for ever.
+ */
 static bool program_misbehaved(struct thread *t)
 {
         struct kvm_regs r;
@@ -357,6 +367,8 @@ static bool program_misbehaved(struct thread *t)
         switch (t->run->exit_reason) {
         case KVM_EXIT_IO: case KVM_EXIT_HLT: case KVM_EXIT_MMIO: case KVM_EXIT_INTERNAL_ERROR:
                 return true;
+        case KVM_EXIT_EXCEPTION:
+                return is_split_lock(t->run);
         /* for example after lidt; on VMX the registers survive it */
         case KVM_EXIT_SHUTDOWN: case KVM_EXIT_FAIL_ENTRY:
                 return vcpu_mend(t);
@@ -415,6 +427,9 @@ static void look_at_canaries(struct thread *t)
 
 static const char *exit_reason_text(const struct kvm_run *run)
 {
+        if (is_split_lock(run))
+                return "a split lock, which is not the program's, on a host where that is fatal: "
+                       "boot the host with split_lock_detect=warn";
         switch (run->exit_reason) {
         case KVM_EXIT_SHUTDOWN: return "triple fault";
         case KVM_EXIT_INTERNAL_ERROR:

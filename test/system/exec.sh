@@ -107,12 +107,6 @@ above_the_limit() {
     compare --quick --elsewhere --cache 8M 'numbers just above the soft limit' \
         prlimit --nofile=1024: bash -c 'ulimit -Sn 1036
             for n in {1024..1035}; do eval "exec $n</dev/null" || exit; done; echo taken'
-    if command -v valgrind >/dev/null; then
-        compare --long --cache 64M 'valgrind' \
-            prlimit --nofile=1024: valgrind -q --error-exitcode=3 sort ../data/small
-    elif [ "$long" = yes ]; then
-        skip 'valgrind' 'valgrind is not installed'
-    fi
 }
 
 natively() {

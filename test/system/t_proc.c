@@ -225,6 +225,47 @@ static void test_links(void)
         pthread_join(thread, NULL);
 }
 
+/* Entries of a list; that of descriptors has its own. */
+static int listed(int dirfd, const char *name)
+{
+        DIR *d = fdopendir(openat(dirfd, name, O_RDONLY | O_DIRECTORY));
+        int n = 0;
+
+        for (struct dirent *e; d && (e = readdir(d));)
+                n += e->d_name[0] != '.';
+        if (d)
+                closedir(d);
+        return n;
+}
+
+/* Sandboxes look there for what they forgot to close: after a chroot, when only a descriptor leads
+ * to /proc, and from another namespace of processes. */
+static void test_lists(void)
+{
+        static const char *const names[] = { "self/fd", "self/fdinfo", "thread-self/fd",
+                                             "self/task/../fd", "self/task" };
+        int proc = open("/proc", O_RDONLY | O_DIRECTORY), status;
+
+        for (int child = 0; child < 3; child++) {
+                fflush(stdout);
+                if (!fork()) {
+                        if (child && chroot("/dev"))
+                                _exit(0);
+                        if (child == 2 && unshare(CLONE_NEWPID))
+                                _exit(0);
+                        if (child == 2 && fork())
+                                _exit(wait(&status) > 0 ? WEXITSTATUS(status) : 1);
+                        /* In the other namespace vmrun does not know threads by their numbers. */
+                        for (size_t i = 0; i < 5 - (size_t)(child == 2); i++)
+                                printf("%s: %d listed\n", names[i], listed(proc, names[i]));
+                        fflush(stdout);
+                        _exit(failures != 0);
+                }
+                CHECK(wait(&status) > 0 && !status);
+        }
+        close(proc);
+}
+
 static void *outlive(void *leader)
 {
         char path[64];
@@ -592,6 +633,7 @@ int main(int argc, char **argv, char **envp)
         test_signals();
         test_tasks();
         test_links();
+        test_lists();
         test_outlived();
         test_names();
         test_smaps();
