@@ -38,6 +38,9 @@ long procfs_mem_seek(int fd, int64_t off, unsigned whence);
 int procfs_mem_map(int fd);             /* mmap's error for it: -errno */
 void procfs_mem_forked(void);
 
+/* PR_SET_THP_DISABLE: vmrun's own memory is not asked, only status tells of it.  Orders nothing. */
+extern _Atomic bool procfs_no_huge_pages;
+
 /* The program's memory in bytes: its cache and the capacity of the far tiers; and approximately how
  * much of it is free. */
 uint64_t procfs_mem_total(void);

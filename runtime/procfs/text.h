@@ -5,6 +5,7 @@
 #define VMRUN_TEXT_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 #include "vm/thread.h"
@@ -21,8 +22,9 @@ extern const struct map_entry procfs_vsyscall;
 void procfs_map_line(const struct map_entry *e, struct text *x);
 /* smaps, or smaps_rollup. (smaps.c) */
 void procfs_smaps(struct thread *t, bool rollup, struct text *x);
-/* "stat", "statm" or "status" of the process (task 0) or of a thread. (numbers.c) */
-void procfs_numbers(struct thread *t, const char *name, pid_t task, struct text *x);
+/* Those of numbers.c, by the host's file of that name, which is at path. */
+bool procfs_is_numbers(const char *name);
+void procfs_numbers(struct thread *t, const char *path, const char *name, struct text *x);
 void procfs_numbers_set(const struct image *im);
 
 #endif
