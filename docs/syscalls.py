@@ -21,7 +21,8 @@ output = root / "docs/syscalls.md"
 kern = next(root.glob("kern/**/syscall.c")).relative_to(root).as_posix()
 LAST = 450  # of Linux 6.1; later headers have more
 
-# Remarks, where a row cannot say it in a word: by handler, or by the name of a call in kern.
+# Remarks, where a row cannot say it in a word: by handler, or by the name of a call in kern or of
+# one that is forwarded.
 NOTES = {
     "sys_ioctl":
         "known commands and families of terminals, sockets, files, block devices and namespaces; "
@@ -29,7 +30,7 @@ NOTES = {
         "of a driver without ethtool",
     "sys_prctl":
         "options known by name; PR_SET_SECCOMP, PR_SET_TSC, PR_SCHED_CORE, "
-        "PR_SET_SYSCALL_USER_DISPATCH are EINVAL, PR_SET_MM is EPERM",
+        "PR_SET_SYSCALL_USER_DISPATCH and those since Linux 6.3 are EINVAL, PR_SET_MM is EPERM",
     "sys_setsockopt":
         "SO_ZEROCOPY, netfilter tables, SOL_XDP and SOL_RDS are ENOPROTOOPT: the kernel would"
         " keep or follow addresses",
@@ -53,12 +54,25 @@ NOTES = {
     "sys_clone":
         "a process in its parent's memory that does not suspend it is ENOSYS, a thread of unusual "
         "make EINVAL",
-    "sys_clone3": "as clone; set_tid and CLONE_INTO_CGROUP are EPERM",
+    "sys_clone3":
+        "as clone; set_tid and CLONE_INTO_CGROUP are EPERM; CLONE_NEWTIME is EINVAL, as without "
+        "CONFIG_TIME_NS, and so is CLONE_PIDFD of a thread, as before Linux 6.9",
     "arch_prctl":
         "ARCH_GET_XCOMP_SUPP, ARCH_REQ_XCOMP_PERM and their like are EINVAL, as before Linux 5.16; "
         "ARCH_SET_CPUID is ENODEV",
-    "mremap": "MREMAP_DONTUNMAP of a shared mapping is EINVAL, as before Linux 5.13",
-    "madvise": "MADV_COLLAPSE is EINVAL, as before Linux 6.1",
+    "mmap":
+        "MAP_HUGETLB without a file is ENOMEM, as on a system without huge pages; MAP_DROPPABLE is "
+        "EINVAL, as before Linux 6.11; below vm.mmap_min_addr it is EPERM for root too; where the "
+        "file's own code refuses MAP_FIXED, what was mapped there stays",
+    "mremap":
+        "MREMAP_DONTUNMAP of a shared mapping is EINVAL, as before Linux 5.13, and a move of "
+        "several mappings EFAULT, as before Linux 6.17",
+    "madvise":
+        "MADV_COLLAPSE and MADV_GUARD_INSTALL are EINVAL, as before Linux 6.1 and 6.13; "
+        "MADV_REMOVE of a shared mapping is EOPNOTSUPP",
+    "getpriority":
+        "of a process group and of a user, vmrun's own threads count, as for setpriority",
+    "personality": "flags about memory, as READ_IMPLIES_EXEC, have no effect",
     "sys_open": "files of /proc/self that tell of memory are written by vmrun",
 }
 
@@ -136,7 +150,7 @@ def describe(name, row, reasons, where, local):
         if name not in local:
             raise Wrong(f"table.c leaves {name} to kern, which has nothing in {kern}")
         return "in kern", NOTES.get(name, "")
-    how, note = "forwarded", ""
+    how, note = "forwarded", NOTES.get(name, "")
     if row.macro in ("HAND", "HROW"):
         handler = row.arguments[2]
         if handler not in where:

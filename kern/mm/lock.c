@@ -97,9 +97,10 @@ long sys_mlock(const uint64_t a[6])
 
 long sys_mlock2(const uint64_t a[6])
 {
-        if (a[2] & ~(uint64_t)MLOCK_ONFAULT)
+        uint32_t flags = (uint32_t)a[2];
+        if (flags & ~(uint32_t)MLOCK_ONFAULT)
                 return -EINVAL;
-        return lock_range(a, a[2] & MLOCK_ONFAULT ? VMA_LOCK : VMA_LOCKED);
+        return lock_range(a, flags ? VMA_LOCK : VMA_LOCKED);
 }
 
 long sys_munlock(const uint64_t a[6])
@@ -116,10 +117,9 @@ long sys_munlock(const uint64_t a[6])
 
 long sys_mlockall(const uint64_t a[6])
 {
-        uint64_t flags = a[0];
-        uint32_t lock = flags & MCL_ONFAULT ? VMA_LOCK : VMA_LOCKED;
+        uint32_t flags = (uint32_t)a[0], lock = flags & MCL_ONFAULT ? VMA_LOCK : VMA_LOCKED;
         int err = 0;
-        if (!flags || (flags & ~(uint64_t)(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) ||
+        if (!flags || (flags & ~(uint32_t)(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) ||
             flags == MCL_ONFAULT)
                 return -EINVAL;
         if (!control.rlimit_memlock)

@@ -36,6 +36,22 @@ static bool occupied(const struct mm_request *r)
         return is;
 }
 
+/* The host's answer about a descriptor, without a mapping: 0; an error that precedes all others;
+ * -ENODEV if its offsets may be beyond 2^63. */
+static int about_descriptor(const struct mm_request *r)
+{
+        return (int)vmexit5(EXIT_FILE_MAP, (uint32_t)r->fd, 0,
+                            MAP_SHARED | (r->flags & MAP_HUGETLB), 0, 0);
+}
+
+static bool ends_too_far(const struct mm_request *r)
+{
+        uint64_t end = page_count(r->off) + page_count(r->len);
+
+        return end > page_count(UINT64_MAX) ||
+               (end > page_count(INT64_MAX) && about_descriptor(r) != -ENODEV);
+}
+
 /* Checks that need no file, in Linux's order; map_locked() checks the place once more. */
 static int check_args(struct mm_request *r)
 {
@@ -62,7 +78,7 @@ static int check_args(struct mm_request *r)
                 return -EEXIST;
         if ((r->flags & MAP_LOCKED) && !control.rlimit_memlock)
                 return -EPERM;
-        if (file && page_count(r->off) + page_count(r->len) > page_count(INT64_MAX))
+        if (file && ends_too_far(r))
                 return -EOVERFLOW;
         if (file && type == MAP_SHARED_VALIDATE && (r->flags & ~MAP_OLD))
                 return -EOPNOTSUPP;
@@ -191,9 +207,8 @@ static int descriptor_first(const struct mm_request *r, int err)
 {
         if (page_off(r->off) || (r->flags & MAP_ANONYMOUS))
                 return err;
-        int64_t wrong = vmexit5(EXIT_FILE_MAP, (uint32_t)r->fd, 0,
-                                MAP_SHARED | (r->flags & MAP_HUGETLB), 0, 0);
-        return wrong == -EBADF || wrong == -EINVAL ? (int)wrong : err;
+        int wrong = about_descriptor(r);
+        return wrong == -EBADF || wrong == -EINVAL ? wrong : err;
 }
 
 static long map(struct mm_request *r)

@@ -88,12 +88,13 @@ long sys_mincore(const uint64_t a[6])
 /* One VMA at a time; mm_lock is not held while the host writes to a disk. */
 long sys_msync(const uint64_t a[6])
 {
-        uint64_t start = a[0], len = page_align(a[1]), end = start + len, flags = a[2];
+        uint64_t start = a[0], len = page_align(a[1]), end = start + len;
+        uint32_t flags = (uint32_t)a[2];
         struct vma v;
         struct vma_hidden hidden;
         int hole = 0;
 
-        if ((flags & ~(uint64_t)(MS_ASYNC | MS_INVALIDATE | MS_SYNC)) || page_off(start) ||
+        if ((flags & ~(uint32_t)(MS_ASYNC | MS_INVALIDATE | MS_SYNC)) || page_off(start) ||
             (flags & MS_ASYNC && flags & MS_SYNC))
                 return -EINVAL;
         if (end < start)

@@ -95,7 +95,7 @@ static bool name_matters(const char *path)
         static const char *const names[] = { "exe",     "maps",      "mem",   "meminfo",
                                              "cmdline", "environ",   "smaps", "smaps_rollup",
                                              "pagemap", "numa_maps", "stat",  "statm",
-                                             "status",  "auxv" };
+                                             "status",  "auxv",      "limits", "sched" };
         const char *last = strrchr(path, '/');
 
         last = last ? last + 1 : path;

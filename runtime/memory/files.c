@@ -201,6 +201,15 @@ static int identify(struct file_mapping *m, enum file_kind kind, struct file *f)
         return check_range(m, !f->endless && m->unit > PAGE_SIZE);
 }
 
+/* Must a mapping of it end at 2^63, rather than at 2^64?  (Linux's file_mmap_size_max().) */
+static bool has_end(int fd)
+{
+        struct stat st;
+
+        return fstat(fd, &st) != 0 || S_ISREG(st.st_mode) || S_ISBLK(st.st_mode) ||
+               S_ISSOCK(st.st_mode);
+}
+
 /* Asks the host kernel.  The last page stands for the whole range: only an end that is too far
  * depends on the offset.  A file of huge pages must see that the mapping may be written: then it
  * grows to its end. */
@@ -211,12 +220,13 @@ static int probe(const struct file_mapping *m, bool *no_exec)
         if (m->off % PAGE_SIZE || m->len == 0)
                 return -EINVAL;
         if (__builtin_add_overflow(m->off, (m->len + m->unit - 1) & ~(m->unit - 1), &end) ||
-            end > 1ull << 63 || end <= m->off)
+            end <= m->off || (end > 1ull << 63 && has_end(m->fd)))
                 return -EOVERFLOW;
         for (int exec = PROT_EXEC; ; exec = 0) {
                 void *p = mmap(NULL, m->unit, PROT_READ | write | exec,
-                               MAP_PRIVATE | MAP_NORESERVE | (m->flags & MAP_GROWSDOWN), m->fd,
-                               (off_t)(end - m->unit));
+                               MAP_PRIVATE | MAP_NORESERVE |
+                                       (m->flags & (MAP_GROWSDOWN | MAP_SYNC)),
+                               m->fd, (off_t)(end - m->unit));
                 if (p != MAP_FAILED) {
                         munmap(p, m->unit);
                         *no_exec = !exec;
@@ -233,7 +243,7 @@ static bool is_probed(const struct file *f, const struct file_mapping *m)
 {
         return m->unit == PAGE_SIZE && m->off % PAGE_SIZE == 0 && m->len &&
                m->len <= f->probed_end && m->off <= f->probed_end - m->len &&
-               !(m->flags & MAP_GROWSDOWN) && !(f->no_exec && (m->prot & PROT_EXEC));
+               !(m->flags & (MAP_GROWSDOWN | MAP_SYNC)) && !(f->no_exec && (m->prot & PROT_EXEC));
 }
 
 int files_map_private(struct file_mapping *m)
@@ -451,8 +461,10 @@ int64_t files_exit_map(struct thread *t, struct exit_req *rq)
         struct file f;
         int err;
 
-        if (!m.len)
-                return identify(&m, FILE_SHARED, &f);
+        if (!m.len) {
+                err = identify(&m, FILE_SHARED, &f);
+                return err || has_end(m.fd) ? err : -ENODEV;
+        }
         switch (m.flags & MAP_TYPE) {
         case MAP_PRIVATE:
                 err = files_map_private(&m);

@@ -17,6 +17,9 @@
 
 /* Hard limits of the resources that kern keeps; kern has only the soft limits.  Under lock. */
 static struct { bool known, set; uint64_t max; } hard[RLIM_NLIMITS];
+/* What the program sees of the soft limit of locked memory: kern has none where CAP_IPC_LOCK lifts
+ * it.  Under lock. */
+static uint64_t memlock;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -32,6 +35,20 @@ uint64_t *limits_kept_here(int res)
         case RLIMIT_MEMLOCK: return &CONTROL->rlimit_memlock;
         }
         return NULL;
+}
+
+static uint64_t soft_limit(int res)
+{
+        return res == RLIMIT_MEMLOCK ? memlock : *limits_kept_here(res);
+}
+
+static void set_soft_limit(int res, uint64_t soft)
+{
+        bool lifted = res == RLIMIT_MEMLOCK && has_capability(CAP_IPC_LOCK);
+
+        *limits_kept_here(res) = lifted ? UINT64_MAX : soft;
+        if (res == RLIMIT_MEMLOCK)
+                memlock = soft;
 }
 
 long limits_host(int pid, int res, const uint64_t *new, uint64_t *old)
@@ -72,8 +89,6 @@ void limits_begin(struct limits_kept *k)
 
                 getrlimit(res, &r);
                 *l = (struct limit_kept){ r.rlim_cur, r.rlim_max, false };
-                if (res == RLIMIT_MEMLOCK && has_capability(CAP_IPC_LOCK))
-                        l->soft = l->hard = UINT64_MAX;
                 if ((res == RLIMIT_AS || res == RLIMIT_DATA) && l->soft < l->hard) {
                         r.rlim_cur = r.rlim_max;
                         l->set = setrlimit(res, &r) == 0;
@@ -89,9 +104,8 @@ void limits_keep(struct limits_kept *k)
          * address space, may be killed while it holds the lock. */
         for (int i = 0; i < LIMITS_KEPT; i++) {
                 int res = kept_limits[i];
-                k->memory[i] =
-                        (struct limit_kept){ *limits_kept_here(res),
-                                             hard_of(res, *limits_kept_here(res)), hard[res].set };
+                k->memory[i] = (struct limit_kept){ soft_limit(res), hard_of(res, soft_limit(res)),
+                                                    hard[res].set };
         }
 }
 
@@ -99,7 +113,7 @@ void limits_adopt(const struct limits_kept *k)
 {
         for (int i = 0; i < LIMITS_KEPT; i++) {
                 int res = kept_limits[i];
-                *limits_kept_here(res) = k->memory[i].soft;
+                set_soft_limit(res, k->memory[i].soft);
                 hard[res].known = true;
                 hard[res].set = k->memory[i].set;
                 hard[res].max = k->memory[i].hard;
@@ -137,10 +151,10 @@ void limits_to_host(const struct limits_kept *k, bool hard_too, struct limits_ke
 /* Own limits, { soft, hard } each; new or old may be NULL. */
 long limits_own(int res, const uint64_t new[2], uint64_t old[2])
 {
-        uint64_t *soft = limits_kept_here(res), max;
+        uint64_t max;
         long ret = 0;
 
-        if (!soft && res != RLIMIT_NOFILE)
+        if (!limits_kept_here(res) && res != RLIMIT_NOFILE)
                 return limits_host(0, res, new, old);
         if (new && new[0] > new[1])
                 return -EINVAL;
@@ -154,9 +168,9 @@ long limits_own(int res, const uint64_t new[2], uint64_t old[2])
                         ret = privfd_set_nofile(new[0], new[1]);
                 goto out;
         }
-        max = hard_of(res, *soft);
+        max = hard_of(res, soft_limit(res));
         if (old) {
-                old[0] = *soft;
+                old[0] = soft_limit(res);
                 old[1] = max;
         }
         if (new) {
@@ -166,7 +180,7 @@ long limits_own(int res, const uint64_t new[2], uint64_t old[2])
                 }
                 hard[res].max = new[1];
                 hard[res].set = true;
-                *soft = new[0];
+                set_soft_limit(res, new[0]);
         }
 out:
         pthread_mutex_unlock(&lock);

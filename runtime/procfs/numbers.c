@@ -1,6 +1,6 @@
 /*
- * stat, statm and status: the host's own text, in which vmrun's values are replaced by the
- * program's.
+ * stat, statm, status, limits and sched: the host's own text, in which vmrun's values are replaced
+ * by the program's.
  *
  * Its memory is the cache frames that it uses (resident) and its slots in the far tiers (VmSwap).
  * A page that has both counts in both, as in Linux's swap cache.  All resident memory counts as
@@ -11,9 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include "base/privfd.h"
 #include "load/image.h"
 #include "marshal/proc_path.h"
+#include "process/rlimits.h"
 #include "procfs/numbers.h"
 #include "procfs/text.h"
 #include "signal/signals.h"
@@ -38,6 +40,8 @@ void procfs_numbers_set(const struct image *im)
         place.env_start = im->stack.env_start;
         place.env_end = im->stack.env_end;
 }
+
+_Atomic bool procfs_no_huge_pages;
 
 /* In pages. */
 struct sizes { struct mm_usage use; uint64_t stack, exec, text; };
@@ -189,33 +193,98 @@ static void status_line(const char *line, const struct sizes *s, struct text *x)
                 }
         if (!strncmp(line, "Threads:", n))
                 text_add(x, "Threads:\t%u\n", threads_count(thread_self));
+        else if (!strncmp(line, "THP_enabled:", n) && procfs_no_huge_pages)
+                text_add(x, "THP_enabled:\t0\n");
         else if (!strncmp(line, "FDSize:", n))
                 text_add(x, "FDSize:\t%u\n", fd_table());
         else
                 text_add(x, "%s", line);
 }
 
-void procfs_numbers(struct thread *t, const char *name, pid_t task, struct text *x)
+/* Columns of a line of limits: its name, the soft and the hard limit, the unit. */
+enum { SOFT_AT = 26, HARD_AT = SOFT_AT + 21, UNIT_AT = HARD_AT + 21 };
+
+static void add_limit(struct text *x, uint64_t limit)
 {
-        char path[64], line[1024];
-        struct sizes s;
+        if (limit == UINT64_MAX)
+                text_add(x, "%-20s ", "unlimited");
+        else
+                text_add(x, "%-20llu ", (unsigned long long)limit);
+}
+
+static void limits_line(const char *line, const struct sizes *s, struct text *x)
+{
+        static const struct { const char *name; int res; } ours[] = {
+                { "Max data size ", RLIMIT_DATA },
+                { "Max stack size ", RLIMIT_STACK },
+                { "Max locked memory ", RLIMIT_MEMLOCK },
+                { "Max address space ", RLIMIT_AS },
+                { "Max open files ", RLIMIT_NOFILE },
+        };
+        uint64_t limit[2];
+
+        (void)s;
+        for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+                if (!strncmp(line, ours[i].name, strlen(ours[i].name)) &&
+                    strlen(line) > UNIT_AT && limits_own(ours[i].res, NULL, limit) == 0) {
+                        text_add(x, "%.*s", SOFT_AT, line);
+                        add_limit(x, limit[0]);
+                        add_limit(x, limit[1]);
+                        text_add(x, "%s", line + UNIT_AT);
+                        return;
+                }
+        text_add(x, "%s", line);
+}
+
+static void sched_line(const char *line, const struct sizes *s, struct text *x)
+{
+        static const char threads[] = ", #threads: ";
+        const char *at = strstr(line, threads);
+
+        (void)s;
+        if (at)
+                text_add(x, "%.*s%s%u)\n", (int)(at - line), line, threads,
+                         threads_count(thread_self));
+        else
+                text_add(x, "%s", line);
+}
+
+typedef void write_line(const char *line, const struct sizes *s, struct text *x);
+
+static const struct numbers_file { const char *name; write_line *line; bool sizes; } files[] = {
+        { "stat", stat_line, true },
+        { "statm", NULL, true },
+        { "status", status_line, true },
+        { "limits", limits_line, false },
+        { "sched", sched_line, false },
+};
+
+static const struct numbers_file *find(const char *name)
+{
+        for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+                if (!strcmp(files[i].name, name))
+                        return &files[i];
+        return NULL;
+}
+
+bool procfs_is_numbers(const char *name) { return find(name) != NULL; }
+
+void procfs_numbers(struct thread *t, const char *path, const char *name, struct text *x)
+{
+        const struct numbers_file *file = find(name);
+        struct sizes s = { 0 };
+        char line[1024];
         FILE *f;
 
-        measure(t, &s);
-        if (!strcmp(name, "statm")) {
+        if (file->sizes)
+                measure(t, &s);
+        if (!file->line) {
                 statm(&s, x);
                 return;
         }
-        if (task)
-                snprintf(path, sizeof(path), "/proc/self/task/%d/%s", (int)task, name);
-        else
-                snprintf(path, sizeof(path), "/proc/self/%s", name);
         f = fopen(path, "re");
         while (f && fgets(line, sizeof(line), f))
-                if (!strcmp(name, "stat"))
-                        stat_line(line, &s, x);
-                else
-                        status_line(line, &s, x);
+                file->line(line, &s, x);
         if (f)
                 fclose(f);
 }

@@ -1,17 +1,19 @@
 /*
- * stat, statm and status of /proc/self and of its tasks.
+ * stat, statm, status, limits and sched of /proc/self and of its tasks.
  */
 #ifndef VMRUN_PROCFS_NUMBERS_H
 #define VMRUN_PROCFS_NUMBERS_H
 
-#include <sys/types.h>
+#include <stdbool.h>
 
 struct image;
 struct text;
 struct thread;
 
-/* "stat", "statm" or "status" of the process (task 0) or of a thread. */
-void procfs_numbers(struct thread *t, const char *name, pid_t task, struct text *x);
+/* Whether a file of this name is written here. */
+bool procfs_is_numbers(const char *name);
+/* Writes it by the host's file of that name, which is at path. */
+void procfs_numbers(struct thread *t, const char *path, const char *name, struct text *x);
 void procfs_numbers_set(const struct image *im);
 
 #endif

@@ -2,12 +2,13 @@
  * Paths into /proc that must lead to the program.
  *
  * Native and correct, since to the kernel vmrun's process is the program's: comm (the loader sets
- * it), cwd, root, fd, io, most limits, ns.  Written here: exe, maps, meminfo, cmdline, environ,
- * auxv; stat, statm and status, which are the host's text with the program's numbers (numbers.c);
- * smaps (smaps.c), map_files (maps.c), mem (mem.c).  Missing: other files that show vmrun's memory
- * page by page (pagemap and its like), as in a kernel built without them.  Listings and counts of
- * links leave out vmrun's own descriptors and threads.  The content is made at open, not at each
- * read.
+ * it), cwd, root, fd, io, ns.  Written here: exe, maps, meminfo, cmdline, environ, auxv; stat,
+ * statm, status, limits and sched, which are the host's text with the program's numbers
+ * (numbers.c); smaps (smaps.c), map_files (maps.c), mem (mem.c).  Who may read them is the host's
+ * decision about its own file: a process that has changed its user may not read all of its own.
+ * Missing: other files that show vmrun's memory page by page (pagemap and its like), as in a kernel
+ * built without them.  Listings and counts of links leave out vmrun's own descriptors and threads.
+ * The content is made at open, not at each read.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -127,10 +128,29 @@ static long serve(struct text *x, const char *name, int flags)
         return ret;
 }
 
+/* The host's own file, of the process (task 0) or of a thread. */
+static void host_file(char *path, size_t n, const char *rest, pid_t task)
+{
+        if (rest[0] == '/')
+                snprintf(path, n, "/proc%.64s", rest);
+        else if (task)
+                snprintf(path, n, "/proc/self/task/%d/%.64s", (int)task, rest);
+        else
+                snprintf(path, n, "/proc/self/%.64s", rest);
+}
+
+static int may_open(const char *path, int flags)
+{
+        int access = (flags & O_ACCMODE) == O_RDONLY ? R_OK :
+                     (flags & O_ACCMODE) == O_WRONLY ? W_OK : R_OK | W_OK;
+
+        return faccessat(AT_FDCWD, path, access, AT_EACCESS) ? -errno : 0;
+}
+
 bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long *ret)
 {
         static const char *const absent[] = { "pagemap", "numa_maps" };
-        char rest[PATH_MAX];
+        char rest[PATH_MAX], host[128];
         struct text x = { 0 };
         bool maps, smaps, info, cmdline, environ, aux, numbers;
         pid_t task;
@@ -143,9 +163,13 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
                 if (!strncmp(rest, absent[i], strlen(absent[i])) &&
                     (!rest[strlen(absent[i])] || rest[strlen(absent[i])] == '/'))
                         return *ret = -ENOENT, true;
-        if (!strcmp(rest, "mem"))
-                return *ret = procfs_mem_open(t, flags),
-                       true;
+        host_file(host, sizeof(host), rest, task);
+        if (!strcmp(rest, "mem")) {
+                *ret = flags & O_PATH ? 0 : may_open(host, flags);
+                if (!*ret)
+                        *ret = procfs_mem_open(t, flags);
+                return true;
+        }
         if ((!strncmp(rest, "fd/", 3) && privfd_is(atoi(rest + 3))) ||
             (!strncmp(rest, "fdinfo/", 7) && privfd_is(atoi(rest + 7))))
                 return *ret = -ENOENT, true;
@@ -155,12 +179,16 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
         cmdline = !strcmp(rest, "cmdline") && args.end > args.start;
         environ = !strcmp(rest, "environ") && environment.end > environment.start;
         aux = !strcmp(rest, "auxv") && auxv_size;
-        numbers = !strcmp(rest, "stat") || !strcmp(rest, "statm") || !strcmp(rest, "status");
+        numbers = procfs_is_numbers(rest);
+        /* What is written goes to the host's file. */
         if ((!maps && !smaps && !info && !cmdline && !environ && !aux && !numbers) ||
-            (flags & O_PATH))
+            (flags & O_PATH) || (flags & O_ACCMODE) == O_WRONLY)
                 return false;
         if ((flags & O_ACCMODE) != O_RDONLY)
                 return *ret = -EACCES, true;
+        *ret = may_open(host, flags);
+        if (*ret)
+                return true;
         if (flags & O_DIRECTORY)
                 return *ret = -ENOTDIR, true;
         if (maps) {
@@ -173,7 +201,7 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
         else if (aux)
                 bytes(auxv, auxv_size, &x);
         else if (numbers)
-                procfs_numbers(t, rest, task, &x);
+                procfs_numbers(t, host, rest, &x);
         else
                 strings(t, cmdline ? &args : &environment, &x);
         *ret = serve(&x, info ? "meminfo" : rest, flags);

@@ -4,6 +4,7 @@
 #ifndef VMRUN_TEXT_H
 #define VMRUN_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* A text buffer; the caller frees p. The text is cut off where memory ran out. */

@@ -4,6 +4,7 @@
  * own (process/fork.c).
  */
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -15,10 +16,15 @@
 #include "process/fork.h"
 #include "process/start.h"
 #include "process/vfork.h"
+#include "signal/signals.h"
 #include "syscalls/handlers.h"
 
+#ifndef CLONE_INTO_CGROUP
+#define CLONE_INTO_CGROUP 0x200000000ull
+#endif
+/* Without CLONE_NEWTIME, as in a kernel without CONFIG_TIME_NS. */
 #define CLONE3_FLAGS                                                                             \
-        ((CLONE_CLEAR_SIGHAND | 0x200000000ull /* CLONE_INTO_CGROUP */) |                        \
+        ((CLONE_CLEAR_SIGHAND | CLONE_INTO_CGROUP) |                                             \
          (0xffffffffull & ~(uint64_t)(CSIGNAL | CLONE_DETACHED)))
 
 /* Flags that NPTL uses and that every host thread has. */
@@ -28,8 +34,12 @@
          CLONE_CHILD_CLEARTID | CLONE_DETACHED | CLONE_IO | CLONE_PTRACE | CLONE_UNTRACED)
 
 /* The kernel's own checks, in its order. */
-static long check_flags(uint64_t f)
+static long check_request(const struct clone_request *rq)
 {
+        const uint64_t f = rq->flags, both = CLONE_PIDFD | CLONE_PARENT_SETTID;
+
+        if ((f & both) == both && rq->pidfd == rq->parent_tid)
+                return -EINVAL;
         if ((f & (CLONE_NEWNS | CLONE_FS)) == (CLONE_NEWNS | CLONE_FS) ||
             (f & (CLONE_NEWUSER | CLONE_FS)) == (CLONE_NEWUSER | CLONE_FS))
                 return -EINVAL;
@@ -39,9 +49,7 @@ static long check_flags(uint64_t f)
                 return -EINVAL;
         if ((f & CLONE_THREAD) && (f & (CLONE_NEWUSER | CLONE_NEWPID | CLONE_PIDFD)))
                 return -EINVAL;
-        if ((f & CLONE_CLEAR_SIGHAND) && (f & CLONE_SIGHAND))
-                return -EINVAL;
-        return 0;
+        return (f & CLONE_SETTLS) && rq->tls >= TASK_SIZE ? -EPERM : 0;
 }
 
 /* Of a process that stops the threads of its parent and reads its memory, as LeakSanitizer makes it
@@ -61,7 +69,7 @@ static void say_no_tracer(void)
 
 static long make(struct thread *t, const struct clone_request *rq)
 {
-        long ret = check_flags(rq->flags);
+        long ret = check_request(rq);
 
         if (ret)
                 return ret;
@@ -93,7 +101,8 @@ long sys_clone(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         const struct clone_request rq = {
                 .flags = a[0] & 0xffffffff & ~(uint64_t)(CSIGNAL | CLONE_DETACHED),
-                .exit_signal = (int)(a[0] & CSIGNAL),
+                /* A number of no signal tells nobody of the end, as 0. */
+                .exit_signal = (a[0] & CSIGNAL) <= SIGNALS_MAX ? (int)(a[0] & CSIGNAL) : 0,
                 .stack = a[1],
                 .parent_tid = a[2],
                 .pidfd = a[2],
@@ -102,7 +111,7 @@ long sys_clone(struct thread *t, const struct sys_row *row, const uint64_t a[6])
         };
 
         (void)row;
-        if ((a[0] & CLONE_PIDFD) && (a[0] & (CLONE_PARENT_SETTID | CLONE_DETACHED)))
+        if ((a[0] & CLONE_PIDFD) && (a[0] & CLONE_DETACHED))
                 return -EINVAL;
         return make(t, &rq);
 }
@@ -123,12 +132,35 @@ long sys_vfork(struct thread *t, const struct sys_row *row, const uint64_t a[6])
         return make(t, &rq);
 }
 
+struct clone3_args {
+        uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
+                set_tid_size, cgroup;
+};
+#define PID_LEVELS 32                   /* Linux's MAX_PID_NS_LEVEL */
+
+/* The checks that only clone3 makes, in the kernel's order.  size: of the program's struct. */
+static long check_args(struct thread *t, const struct clone3_args *c, uint64_t size)
+{
+        if (c->set_tid_size > PID_LEVELS || !c->set_tid != !c->set_tid_size)
+                return -EINVAL;
+        if (c->exit_signal > SIGNALS_MAX)
+                return -EINVAL;
+        if ((c->flags & CLONE_INTO_CGROUP) && (c->cgroup > INT_MAX || size < sizeof(*c)))
+                return -EINVAL;
+        if (c->set_tid && gmem_check(t, c->set_tid, c->set_tid_size * sizeof(pid_t), false))
+                return -EFAULT;
+        if ((c->flags & ~CLONE3_FLAGS) ||
+            ((c->flags & CLONE_SIGHAND) && (c->flags & CLONE_CLEAR_SIGHAND)))
+                return -EINVAL;
+        if ((c->flags & (CLONE_THREAD | CLONE_PARENT)) && c->exit_signal)
+                return -EINVAL;
+        return !c->stack != !c->stack_size || c->stack_size > TASK_SIZE ||
+               c->stack > TASK_SIZE - c->stack_size ? -EINVAL : 0;
+}
+
 long sys_clone3(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        struct {
-                uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls,
-                        set_tid, set_tid_size, cgroup;
-        } c = { 0 };
+        struct clone3_args c = { 0 };
         const uint64_t first_version = 64;
         uint64_t size = a[1];
 
@@ -144,12 +176,10 @@ long sys_clone3(struct thread *t, const struct sys_row *row, const uint64_t a[6]
                 if (all[i])
                         return -E2BIG;  /* an unknown extension */
         memcpy(&c, all, size < sizeof(c) ? size : sizeof(c));
-        if ((c.flags & ~CLONE3_FLAGS) || c.exit_signal & ~(uint64_t)CSIGNAL ||
-            !c.stack != !c.stack_size)
-                return -EINVAL;
-        if ((c.flags & (CLONE_THREAD | CLONE_PARENT)) && c.exit_signal)
-                return -EINVAL;
-        if (c.set_tid_size || (c.flags & 0x200000000ull)) {
+        long err = check_args(t, &c, size);
+        if (err)
+                return err;
+        if (c.set_tid_size || (c.flags & CLONE_INTO_CGROUP)) {
                 /* choosing a pid or a control group is for checkpointers and service managers */
                 info_once(0x70002, "clone3 with a pid or a control group is not supported: EPERM");
                 return -EPERM;

@@ -97,8 +97,6 @@ long sys_prlimit64(struct thread *t, const struct sys_row *row, const uint64_t a
         long ret;
 
         (void)row;
-        if ((uint32_t)res >= RLIM_NLIMITS)
-                return -EINVAL;
         if (a[2] && gmem_read(t, new, a[2], 16))
                 return -EFAULT;
         if (pid == 0 || pid == sys_own(__NR_getpid, 0, 0, 0, 0, 0, 0) ||

@@ -16,6 +16,7 @@
 #include "process/alone.h"
 #include "process/service.h"
 #include "process/threads.h"
+#include "procfs/procfs.h"
 #include "syscalls/handlers.h"
 
 long sys_exit(struct thread *t, const struct sys_row *row, const uint64_t a[6])
@@ -28,8 +29,6 @@ long sys_exit(struct thread *t, const struct sys_row *row, const uint64_t a[6])
                                       .status = status };
         return 0;
 }
-
-static _Atomic bool no_huge_pages;
 
 long sys_set_tid_address(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
@@ -247,8 +246,8 @@ long sys_prctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
                 if (a[2] || a[3] || a[4] || (op == PR_GET_THP_DISABLE && a[1]))
                         return -EINVAL;
                 if (op == PR_GET_THP_DISABLE)
-                        return no_huge_pages;
-                no_huge_pages = a[1] != 0;
+                        return procfs_no_huge_pages;
+                procfs_no_huge_pages = a[1] != 0;
                 return 0;
         }
         if (op == 40)

@@ -13,6 +13,7 @@
  */
 #include <stdarg.h>
 #include <sys/wait.h>
+#include "t_draw.h"
 #include "t_maps.h"
 
 #define SUM_STEPS  100                  /* a line of output for each of these */
@@ -31,13 +32,7 @@ void draw_start(uint64_t step)
         rng = (set.seed << 32) + step * 0x9e3779b97f4a7c15ull;
 }
 
-uint64_t draw(uint64_t below)           /* splitmix64 */
-{
-        uint64_t z = rng += 0x9e3779b97f4a7c15ull;
-        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-        z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-        return (z ^ z >> 31) % below;
-}
+uint64_t draw(uint64_t below) { return draw_from(&rng, below); }
 
 void say(const char *format, ...)
 {

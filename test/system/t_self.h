@@ -1,0 +1,21 @@
+/*
+ * What the files of t_self share.
+ */
+#ifndef T_SELF_H
+#define T_SELF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define ONE_OF(array) ((array)[draw(COUNT(array))])
+
+/* The random numbers of a round. */
+uint64_t draw(uint64_t below);
+
+/* Makes a call that changes something; makes all those that ask. Each is printed with its
+ * arguments and what it returned. t_self_calls.c */
+void make_change(void);
+void ask_questions(void);
+
+#endif
