@@ -27,7 +27,7 @@
 #ifndef VMRUN_FAR_DRAIN_H
 #define VMRUN_FAR_DRAIN_H
 
-#include "far/far.h"
+#include "far/node.h"
 
 /* By the I/O side, at each of its turns.  Returns how much there was to do. */
 unsigned drain_step(void);

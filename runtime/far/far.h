@@ -32,7 +32,6 @@ void far_end(void);
 /* Called before far_end(): no write of this process is under way, or will be, so other processes
  * may use its slots as soon as it is dead. */
 void far_still(void);
-void far_close(void);
 
 /* --- execve (process/exec.c) --- */
 
