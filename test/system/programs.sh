@@ -447,14 +447,14 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
     compare --quick --elsewhere --cache 1M,64M 't_sys_net' "$build/test/system/t_sys_net"
     compare --quick --elsewhere --cache 1M,64M 't_sys_pointers' "$build/test/system/t_sys_pointers"
     compare --quick --elsewhere --cache 1M,64M 't_sys_shapes' "$build/test/system/t_sys_shapes"
-    compare --quick --elsewhere --cache 1M,64M 't_self' "$build/test/system/t_self" 1 40
-    compare --long --cache 64M 't_self, long' "$build/test/system/t_self" 41 1000
+    compare --quick --costly --elsewhere --cache 1M,64M 't_self' "$build/test/system/t_self" 1 40
+    compare --long --cache 64M 't_self, long' "$build/test/system/t_self" 41 200
     local part
     for part in memory clone; do
-        compare --quick --elsewhere --cache 1M,64M "t_odd, $part" \
+        compare --quick --costly --elsewhere --cache 1M,64M "t_odd, $part" \
             "$build/test/system/t_odd" "$part" 1 600
         compare --long --cache 64M "t_odd, $part, long" \
-            "$build/test/system/t_odd" "$part" 601 20000
+            "$build/test/system/t_odd" "$part" 601 3000
     done
     for part in vmsplice requeue mmap mincore robust arch_prctl keys busy; do
         compare --quick --elsewhere --cache 1M,64M "t_calls, $part" \

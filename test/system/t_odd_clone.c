@@ -11,6 +11,7 @@
  *   a control group, and numbers of the child that are no error                vmrun: EPERM
  *   CLONE_NEWTIME                           vmrun: EINVAL, as without CONFIG_TIME_NS
  *   CLONE_PIDFD of a thread                 since Linux 6.9; vmrun: EINVAL
+ *   one word for the child's number and the pidfd      vmrun stores the pidfd last
  *   other namespaces                        t_ns has them
  */
 #include <errno.h>
@@ -178,6 +179,8 @@ static void clone_old(void)
         uint64_t flags, parent = some_pointer(), child = some_pointer(), tls = some_tls();
         uint64_t stack = draw(2) ? 0 : some_pointer();
 
+        if (child == parent)
+                child = 0;
         do
                 flags = some_flags();
         while (known(flags));
@@ -219,6 +222,8 @@ static void set_up(struct clone3 *c)
         c->flags |= draw(10) == 0 ? ONE_OF(unknown) : 0;
         c->pidfd = some_pointer();
         c->child_tid = some_pointer();
+        if (c->child_tid == c->pidfd)
+                c->child_tid = 0;
         c->parent_tid = some_pointer();
         c->exit_signal = c->flags & (CLONE_THREAD | CLONE_PARENT) && draw(4) ? 0 : some_signal();
         c->tls = some_tls();

@@ -16,6 +16,7 @@
  *   MADV_HUGEPAGE, MADV_MERGEABLE and their opposites      CONFIG_TRANSPARENT_HUGEPAGE, CONFIG_KSM
  *   MADV_REMOVE                    of a shared mapping vmrun has EOPNOTSUPP
  *   MADV_COLLAPSE, MADV_GUARD_*    since Linux 6.1 and 6.13; vmrun has EINVAL
+ *   MADV_POPULATE_*                over holes, other before Linux 6.8
  *   MADV_HWPOISON, MADV_SOFT_OFFLINE       harm the machine
  *   MREMAP_DONTUNMAP of a shared mapping   vmrun has EINVAL, as before Linux 5.13
  *   mremap of several mappings, or to a length beyond user space       other before Linux 6.17
@@ -219,7 +220,7 @@ static void a_mremap(uint64_t a[6])
                 a[3] &= ~(uint64_t)MREMAP_DONTUNMAP;
         if (a[3] & (MREMAP_FIXED | MREMAP_DONTUNMAP)) {
                 a[0] = (uint64_t)WINDOW + (layout[i].first + page) * PG;
-                a[1] = draw(layout[i].n - page + 1) * PG;
+                a[1] = (1 + draw(layout[i].n - page)) * PG;
                 if (draw(3) == 0)
                         a[2] = a[1];
         }
@@ -227,9 +228,8 @@ static void a_mremap(uint64_t a[6])
 
 static void a_madvise(uint64_t a[6])
 {
-        static const uint64_t advices[] = { 0, 1, 2, 3, 4, 8, 10, 11, 16, 17, 18, 19, 20, 21, 22,
-                                            23, 24, 5, 6, 7, 26, 99, 104, 1000, -1ul,
-                                            (1ul << 32) + 4 };
+        static const uint64_t advices[] = { 0, 1, 2, 3, 4, 8, 10, 11, 16, 17, 18, 19, 20, 21, 24, 5,
+                                            6, 7, 26, 99, 104, 1000, -1ul, (1ul << 32) + 4 };
         a[2] = ONE_OF(advices);
         /* Holes do not stop it: it would give the stack away. */
         if (a[1] > PAGES * PG && a[0] + a[1] >= a[0])
