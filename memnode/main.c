@@ -57,7 +57,7 @@ static void statistics_to_stderr(void)
 static char serving[800];               /* what and where, in words */
 static void tell_ready(void) { sd_notifyf(0, "READY=1\nSTATUS=%s", serving); }
 
-/* SIGHUP: reads the limits again, from the same command line and the current file. */
+/* SIGHUP: reads the limits again, from the command line and from the file as it is then. */
 static void reload(int argc, char **argv)
 {
         struct memnode_options fresh;

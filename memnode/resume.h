@@ -74,7 +74,7 @@ struct resume_head {
         uint32_t version, leases;
         uint64_t words_at, words_bytes;         /* the words about leases end the file */
         uint32_t words_sum;
-        uint32_t sum;                           /* of what is above */
+        uint32_t sum;                           /* of the fields above */
 };
 struct resume_words {
         char digits[RESUME_DIGITS];

@@ -143,7 +143,7 @@ static bool is_secret(const char digits[RESUME_DIGITS])
         return true;
 }
 
-/* One member.  0, or what is wrong as members.h has it. */
+/* Reads one member.  0, or an error of members.h. */
 static int read_member(struct members *to, const struct resume_member *m)
 {
         bool any = false;

@@ -9,7 +9,7 @@
 
 #define PAGE    4096u
 
-/* What is left of a name. */
+/* The rest of a name. */
 struct rest { const char *at; size_t len; };
 
 static bool skip(struct rest *r, char c)

@@ -1,5 +1,5 @@
 /*
- * Names of leases: what a client says in an export's name, and which connection it is.
+ * Names of leases: a client says in an export's name which lease and which connection it means.
  */
 #ifndef MEMNODE_NBD_NAME_H
 #define MEMNODE_NBD_NAME_H

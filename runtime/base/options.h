@@ -35,7 +35,8 @@ struct node_option {
 
 enum placement { PLACE_WEIGHTED, PLACE_LINEAR, PLACE_FREE };
 
-/* Settings, from the command line (options.c) and the configuration file (settings/config.c). */
+/* Settings, from the command line (settings/command_line.c) and the configuration file
+ * (settings/config_file.c). */
 struct options {
         uint64_t cache;                 /* bytes; 0: choose */
         struct node_option nodes[NODES_MAX];    /* in the order given */

@@ -26,7 +26,7 @@ static int no_memory(char why[CTL_WHY])
         return -ENOMEM;
 }
 
-/* ---- who this is, for vmctl list ---- */
+/* ---- which process this is, for vmctl list ---- */
 
 static void about(const struct session *s, enum form form, FILE *f)
 {

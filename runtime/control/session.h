@@ -1,6 +1,5 @@
 /*
- * What a client of the control socket asks for in one connection, and the answers.  For the thread
- * of server.c.
+ * Requests of one connection of the control socket, and their answers.  For the thread of server.c.
  */
 #ifndef VMRUN_CONTROL_SESSION_H
 #define VMRUN_CONTROL_SESSION_H

@@ -90,8 +90,8 @@ int image_take(struct image *im, const char *path, struct program *p, char *cons
 /* Maps everything, writes the first stack, sets t's registers (not cs, ss) and closes the files.
  * Called once, within EXIT_READY.  0, or -errno and im->why. */
 int image_load(struct thread *t, struct image *im);
-/* Frees what is still held; the fields "kept after the load" stay readable.  May be called
- * again. */
+/* Frees everything that is still held; the fields "kept after the load" stay readable.  May be
+ * called again. */
 void image_close(struct image *im);
 
 /* vmrun's exit status for an error of program_find or image_open: as in shells 126, 127, or 125. */

@@ -45,7 +45,7 @@ int arena_map_again(struct vm *vm, uint32_t owner, uint64_t from, uint64_t len, 
  * are taken for the owner; on success the owner has one page less than that.  Errors as above, and
  * those of shmat. */
 int arena_attach(struct vm *vm, uint32_t owner, int shmid, int flags, uint64_t len, uint64_t *gpa);
-/* Called under the arena's lock: so many pages of the owner are gone. */
+/* Called under the arena's lock when that many pages of the owner are gone. */
 typedef void arena_gone_fn(uint32_t owner, uint64_t pages);
 /* Gives a range back: any part of what was mapped, also of several mappings.  The guest has no
  * translation of it left.  Calls `gone` with the pages of each owner.  0, or -EINVAL, and nothing

@@ -270,8 +270,8 @@ int files_map_private(struct file_mapping *m)
                 return err;
         /* The host would map the socket's ring, which is not what read() returns. */
         if (want.endless && lseek(m->fd, 0, SEEK_CUR) < 0) {
-                info_("private mapping of what is no file, as a socket: not supported, the program "
-                      "gets ENODEV");
+                info_("private mapping of a socket or another object that is no file: not "
+                      "supported, the program gets ENODEV");
                 return -ENODEV;
         }
         want.refs = 1;

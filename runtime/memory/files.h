@@ -23,8 +23,8 @@ void files_program_starts(void);
  * rounds m->len up to it if the file is of huge pages. */
 int files_map_private(struct file_mapping *m);
 int files_map_shared(struct vm *vm, struct file_mapping *m);
-/* An attachment of a System V segment of size bytes, for so many pages of the arena.  An id, or
- * FILE_NONE: no memory. */
+/* Registers an attachment of a System V segment of size bytes, which takes that many pages of the
+ * arena.  An id, or FILE_NONE: no memory. */
 uint32_t files_segment(int shmid, uint32_t key, uint64_t size, uint64_t pages);
 /* Adds or drops a reference of a private mapping.  0, or -EBADF for an id that does not exist or is
  * shared. */

@@ -3,7 +3,7 @@
  *
  * The child is a process of the host that shares this address space (CLONE_VM), so the kernel
  * itself handles pid, wait, groups and descriptors.  The parent's thread does nothing else until
- * the child is done, so the thread's vCPU is free: the child runs on it, in the same VM.  KVM
+ * the child is done, so the thread's vCPU is free: the child runs on it, in the parent's VM.  KVM
  * allows that, because a VM belongs to an mm, not to a process.  So only the process is made.  The
  * child also uses its parent's host thread-local storage, and has a copy of the dispositions, which
  * are not shared.

@@ -104,8 +104,7 @@ static int report_kvm_limits(int fd, int err)
                                                      space_pool(cache / PAGE_SIZE, 0));
         fact("shared mappings", "at most %s", space ? size_text(arena.size, size) : "unknown");
         if (arena.size < ARENA_END - ARENA)
-                meaning("less by as much as there is far memory: what is left of the physical "
-                        "addresses");
+                meaning("less by the size of far memory: both share the physical addresses");
         fact("vcpus", "at most %d", ioctl(fd, KVM_CHECK_EXTENSION, KVM_CAP_MAX_VCPUS));
         meaning("one for each thread of the program, one for the cleaner: past that, clone fails "
                 "with EAGAIN");

@@ -23,7 +23,7 @@ void setting_unknown(const char *key, const char *value, char why[SETTING_WHY]);
 int setting_set(struct options *o, int number, const char *value, char why[SETTING_WHY]);
 /* Its name; NULL: there is no setting of that number. */
 const char *setting_name(int number);
-/* What it is set to, as text that would set it.  True: that is a number. */
+/* Its value, as text that would set it.  True: the text is a number. */
 bool setting_show(const struct options *o, int number, char text[SETTING_TEXT]);
 /* Fills in the defaults; the cache is chosen later. */
 void settings_default(struct options *o);

@@ -15,7 +15,7 @@ int vcpu_start_known(struct vm *vm, struct thread *t, char *why, size_t n);
  * with why. */
 int vm_probe_level(char *why, size_t n);
 /* In a forked child, where vm is the parent's VM, which cannot be used in another address space:
- * closes it and its vCPUs, and makes an empty VM of the same kind in its place. */
+ * closes it and its vCPUs, and makes an empty VM like it in its place. */
 int vm_renew(struct vm *vm, char *why, size_t n);
 
 /* vm_away() closes the VM and its vCPUs; guest memory stays where it is.  vm_back() makes the VM

@@ -146,7 +146,7 @@ void threads_stop(struct thread *t)
                 before = work;
                 /* the other threads are in a fault, or in a system call in kern */
                 word_sleep(&arrivals, seen, &again);
-                /* at most so many ms have passed: arrivals end a wait early */
+                /* each wait took 10 ms at most: arrivals end it early */
                 if (++waits * 10 > watch_limit_ms())
                         complain(t);
         }

@@ -44,7 +44,7 @@ void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
 /*
  * ---- kicks: what makes KVM_RUN return ----
  *
- * The program may use the same signal, so it is open or blocked as the program has it; only inside
+ * The program may use this signal, too, so it is open or blocked as the program has it; only inside
  * KVM_RUN it is always open.  A kick must not arrive after KVM_RUN, because it would interrupt a
  * system call of the program.  [I] A sender counts itself in first (full barrier), then sends only
  * if it sees OPEN.  The thread that runs the vCPU clears OPEN (full barrier), then waits for the
@@ -538,8 +538,8 @@ static void run_to_exit(struct thread *t)
                         continue;
                 }
                 t->soft.rip = 0;
-                /* kern stores MODE_OUT before each of its exits; an OUT of the program to the same
-                 * port comes in mode PROGRAM. */
+                /* kern stores MODE_OUT before each of its exits; an OUT of the program to that port
+                 * comes in mode PROGRAM. */
                 if (t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT &&
                     atomic_load(&t->v->mode) == MODE_OUT) {
                         look_at_canaries(t);

@@ -4,7 +4,7 @@
  * Normally kern makes EXIT_EVENT within microseconds, or when a page has come from a node.  If the
  * program has overwritten kern's memory, or changed the CPU's tables, kern may never get there, and
  * while the signal waits, all others are blocked.  So a host timer interrupts KVM_RUN by the kick
- * signal, and vcpu.c checks what is wrong.
+ * signal, and vcpu.c looks for the cause.
  */
 #include <signal.h>
 #include <stdlib.h>

@@ -1,19 +1,19 @@
 /*
  * nbd:// and nbd+unix://: what the parts of the driver share.
  *
- *   driver.c   the driver's functions: open, lease, close, poll, arm
- *   data.c     transfers
- *   link.c     one connection, from the socket to the first transfer, as a state machine that never
- *              waits
- *   export.c   whether an export can be used, and by how large commands
- *   target.c   what the URL names: host and its addresses, port, socket, export
- *   node.c     the links of a node together: made, brought up, freed
- *   trouble.c  when links fail: time-outs, the loss of the node
- *   claim.c    how an export that is no lease becomes this vmrun's alone
- *   lease.c    what vmrun says to memnode of a lease: the names of docs/protocol.md
- *   cut.c      the same of dead processes
- *   status.c   what memnode says of itself: whether it drains
- *   settings.c the user's settings for a node
+ *   driver.c     the driver's functions: open, lease, close, poll, arm
+ *   data.c       transfers
+ *   link.c       one connection, from the socket to the first transfer, as a state machine that
+ *                never waits
+ *   export.c     whether an export can be used, and by how large commands
+ *   target.c     what the URL names: host and its addresses, port, socket, export
+ *   node.c       the links of a node together: made, brought up, freed
+ *   trouble.c    when links fail: time-outs, the loss of the node
+ *   claim.c      how an export that is no lease becomes this vmrun's alone
+ *   lease.c      what vmrun says to memnode of a lease: the names of docs/protocol.md
+ *   lease_cut.c  what vmrun says to memnode of dead processes of the lease
+ *   status.c     what memnode says of itself: whether it is draining
+ *   settings.c   the user's settings for a node
  */
 #ifndef VMRUN_FAR_NBD_H
 #define VMRUN_FAR_NBD_H

@@ -11,7 +11,7 @@
 #include "far/rdma/control.h"
 #include "far/rdma/data.h"
 #include "far/rdma/device.h"
-#include "far/rdma/fork.h"
+#include "far/rdma/forked.h"
 #include "far/rdma/member.h"
 #include "far/rdma/recover.h"
 #include "far/rdma/settings.h"
@@ -22,7 +22,7 @@ static void rdma_close(struct far_node *n)
 {
         struct rdma_node *rn = n->data;
 
-        /* A forked child that has never used the node (fork.c): nothing of it is open. */
+        /* A forked child that has never used the node (forked.c): nothing of it is open. */
         if (!rn->control.channel && rn->control.id)
                 return;
         /* GOODBYE first: it tells memnode that the end of the data connections is no failure. */

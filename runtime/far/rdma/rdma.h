@@ -15,8 +15,8 @@
  *   pace.c       how much background the device has at a time, so that a demand read need not
  *                wait for it
  *   silence.c    how long nothing may end, and when the node is asked whether it is there
- *   fork.c       a forked child: away from its parent's connections
- *   member.c     joins with connections of its own; the same for a program after execve
+ *   forked.c     a forked child: away from its parent's connections
+ *   member.c     joins with connections of its own: a forked child, a program after execve
  *   recover.c    the data connections: made, and when one breaks: silence, reconnection, what was
  *                under way posted again, or handed back
  *

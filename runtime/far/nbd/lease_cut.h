@@ -1,8 +1,8 @@
 /*
  * How dead processes of the tree are cut off from a lease.
  */
-#ifndef VMRUN_FAR_NBD_CUT_H
-#define VMRUN_FAR_NBD_CUT_H
+#ifndef VMRUN_FAR_NBD_LEASE_CUT_H
+#define VMRUN_FAR_NBD_LEASE_CUT_H
 
 #include "far/nbd/nbd.h"
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include "base/message.h"
 #include "base/privfd.h"
-#include "far/rdma/fork.h"
+#include "far/rdma/forked.h"
 
 /* The number stays in use, because the library will close it.  It is no longer private, because the
  * library uses plain close(). */

@@ -1,8 +1,8 @@
 /*
  * A forked child: away from its parent's connections.
  */
-#ifndef VMRUN_RDMA_FORK_H
-#define VMRUN_RDMA_FORK_H
+#ifndef VMRUN_RDMA_FORKED_H
+#define VMRUN_RDMA_FORKED_H
 
 #include "far/rdma/rdma.h"
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "common/clock.h"
-#include "far/nbd/cut.h"
+#include "far/nbd/lease_cut.h"
 #include "far/nbd/link.h"
 #include "far/nbd/node.h"
 
