@@ -143,11 +143,11 @@ enum upcall_op {
         /* Performs a[0] struct mm_op from xfer in order.  ret: 0 or -errno of the first that
          * failed; each op's own result is in its ret. */
         UPCALL_MM,
-        /* Copies VMAs to xfer as struct map_entry, those that end above a[0].  ret: how many (0: no
+        /* Copies VMAs that end above a[0] to xfer, as struct map_entry.  ret: how many (0: no
          * more). */
         UPCALL_MAPS,
         /* A file object was truncated.  a[0] file id, a[1] pages left: drops the entries past them,
-         * those of private copies too.  ret: how many dropped entries led to the arena. */
+         * entries of private copies too.  ret: how many dropped entries led to the arena. */
         UPCALL_OBJECT_CUT,
 
         /* --- fork (fork.h) --- */

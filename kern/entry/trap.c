@@ -1,6 +1,6 @@
 /*
- * Exceptions other than page faults: those of the program become signals, those of kern stop the
- * VM.
+ * Exceptions other than page faults: an exception of the program becomes a signal, an exception of
+ * kern stops the VM.
  */
 #include "base/exit.h"
 #include "base/flush.h"

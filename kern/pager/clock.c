@@ -4,8 +4,8 @@
  * [I] x86 caches a translation only after setting A in its entry (Intel SDM vol. 3A 4.10.2.3, 4.8).
  * So if A was cleared, every TLB was flushed since, and A is still 0 when a compare-and-swap takes
  * the entry away, then no TLB holds the translation, and the eviction needs no flush of its own.
- * The flush that covers a clearing is the first one that begins after it: its epoch is read after A
- * was cleared and stamped into the frame word, and a claim keeps every evictor away in between.
+ * The flush that covers a clearing is the first flush that begins after it: its epoch is read after
+ * A was cleared and stamped into the frame word, and a claim keeps every evictor away in between.
  * The rule holds for D too: a TLB that does not hold the entry must walk, and the walk sets A (and
  * D, for a write) with a locked operation, so "A=0, D=1 -> A=0, D=0" loses no write.
  *

@@ -131,9 +131,9 @@ static inline frame_t frame_pin(struct frame *frames, uint64_t pfn0, pte_slot_t 
         return frame_pin_as(frames, pfn0, pte, write, FRAME_USED);
 }
 
-/* Ends the fetch into frame f, which is CLAIMED and names its BUSY entry.  The entry becomes
- * what `state` says: PTE_P | PTE_A for a page that a vCPU waits for, PTE_AHEAD for one that it may
- * want, PTE_MARKER for one whose first use is to be a fault.  With err it is REMOTE and LOST.
+/* Ends the fetch into frame f, which is CLAIMED and names its BUSY entry.  The entry becomes what
+ * `state` says: PTE_P | PTE_A for a page that a vCPU waits for, PTE_AHEAD for a page that it may
+ * want, PTE_MARKER for a page whose first use is to be a fault.  With err it is REMOTE and LOST.
  * True: a vCPU sleeps on the entry.  Called where the data arrived, in kern or on the host.  A CPU
  * caches nothing about an entry that is not present, so no TLB or shadow page table needs an
  * invalidation. */

@@ -2,10 +2,10 @@
  * Pages that a page points to (`pointers`): content-directed prefetching, after Cooksey, Jourdan
  * and Grunwald, "A stateless, content-directed data prefetching mechanism", ASPLOS 2002.
  *
- * Pure logic.  When a page comes that the program waited for, the words around the one that it
- * touched are looked at: those that are addresses of far pages are likely to be next, in a list, a
- * tree or a table of objects.  Such a page comes as a marker, so its first use leads on to the
- * pages that it points to.
+ * Pure logic.  When a page comes that the program waited for, the words around the touched word are
+ * looked at: words that are addresses of far pages are likely to be next, in a list, a tree or a
+ * table of objects.  Such a page comes as a marker, so its first use leads on to the pages that it
+ * points to.
  *
  * Which of the words lead on depends on the program's structures, so it is learnt: each place,
  * counted in words from the one touched, is looked at only while the pages that it led to were

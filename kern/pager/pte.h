@@ -157,8 +157,8 @@ static inline bool pte_allows(pte_t p, bool write, bool exec)
 }
 
 /* A vCPU that waits for an entry sleeps on its half with WAITERS.  Each completion clears WAITERS.
- * If the entry is then BUSY or PART again, with an equal number, the word differs from the one that
- * the sleeper compared until a vCPU waits for the new completion: no wake-up is lost. */
+ * If the entry is then BUSY or PART again, with an equal number, the word differs from the value
+ * that the sleeper compared until a vCPU waits for the new completion: no wake-up is lost. */
 static inline uint64_t pte_word(const pte_slot_t *pte) { return (uint64_t)pte + sizeof(uint32_t); }
 static inline uint32_t pte_word_seen(pte_t p) { return (uint32_t)(p >> 32); }
 

@@ -123,7 +123,7 @@ static inline __attribute__((always_inline)) enum outcome fetch(struct fault *f,
 }
 
 /* Where pages are touched for the first time one after the other, fills as many pages again with
- * zeroes at once, within the published run.  They have A=0, so the hand evicts those that are not
+ * zeroes at once, within the published run.  They have A=0, so the hand evicts pages that are not
  * used, and they become NONE again.  Under shadow paging A=0 would cost the first use a trap. */
 static void zero_ahead(const struct fault *f, pte_slot_t *pte)
 {

@@ -12,8 +12,8 @@
 void page_fault(void);
 
 /* The guide that runs on this vCPU is over: the fault that it ran for continues (paging/guide.h).
- * The thread's registers are in vcpu.regs then, or, after GUIDE_RETURNED, those of its next guide.
- * The way back is return_iret. */
+ * The thread's registers are in vcpu.regs then, or, after GUIDE_RETURNED, the registers of its next
+ * guide.  The way back is return_iret. */
 void fault_guide_over(enum guide_end how);
 
 /* Faults pages in, as an access by the program would.  It publishes the faults itself.  The caller

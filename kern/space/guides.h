@@ -32,8 +32,8 @@ void guides_forget(uint64_t start, uint64_t end);
  * False: there is none. */
 bool guides_next(uint64_t after, struct hint_guide *out);
 
-/* The guide of this address, if there is one that may be called; OUT: its function and argument.
- * Its `running` is counted until guides_leave(). */
+/* The guide of this address that may be called, or NULL.  OUT: its function and argument.  Its
+ * `running` is counted until guides_leave(). */
 struct guide *guides_find(uint64_t addr, uint64_t *fn, uint64_t *arg);
 /* One call is over.  True: this was one stop too many, and the guide is called no more. */
 bool guides_count(struct guide *g, enum guide_end how);

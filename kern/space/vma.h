@@ -122,7 +122,7 @@ void vma_change(struct vma_node *n, const struct vma *v);
 struct vma_hidden { uint64_t start, end; };
 void vma_hide(uint64_t start, uint64_t end);
 
-/* First VMA that ends above addr; last one that starts below it; the one after n. */
+/* First VMA that ends above addr; last VMA that starts below it; the VMA after n. */
 struct vma_node *vma_find(uint64_t addr);
 struct vma_node *vma_before(uint64_t addr);
 static inline struct vma_node *vma_next(const struct vma_node *n) { return vma_find(n->v.end); }
