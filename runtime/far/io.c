@@ -1,5 +1,5 @@
 /*
- * The I/O thread: takes entries off the rings of all vCPUs (abi.h) as requests (request.c), and
+ * The I/O thread: takes entries off the rings of all vCPUs (abi_rings.h) as requests (request.c), and
  * gives drivers of nodes their turns.
  *
  * It spins while work is in flight or was a moment ago, if a driver's completions bypass the host

@@ -13,7 +13,7 @@ struct tree_child;
 struct vm;
 
 /* kern uses `have` slabs: puts the next one into CONTROL->slabs.  0, or an error as for EXIT_LEASE
- * (abi.h). */
+ * (abi_exits.h). */
 int far_lease(struct vm *vm, uint32_t have);
 
 /* EXIT_LEASE, EXIT_NO_MEMORY, EXIT_SLOTS_RELEASE */

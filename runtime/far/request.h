@@ -13,7 +13,7 @@
 
 /* Where the tree of this process keeps the sums of pieces. */
 void request_pieces(struct slot_pieces *of_tree);
-/* Takes an entry of vCPU number vcpu off its ring (include/abi.h). */
+/* Takes an entry of vCPU number vcpu off its ring (abi_rings.h). */
 void request_begin(struct io_entry *e, unsigned vcpu);
 /* Copies a slot's page from a place that has it to those where it is wanting, by way of a frame
  * that no page has; then calls repair_done() or repair_unfit(). */
