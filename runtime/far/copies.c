@@ -1,5 +1,5 @@
 /*
- * See copies.h.
+ * Which copies of a page are good: the bits, their order and their fences.  See copies.h.
  */
 #include <stdatomic.h>
 #include "far/copies.h"

@@ -1,5 +1,5 @@
 /*
- * See cut.h.
+ * Cutting off the connections of dead processes at all nodes of the tree.  See cut.h.
  */
 #include <errno.h>
 #include <string.h>

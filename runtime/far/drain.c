@@ -1,5 +1,5 @@
 /*
- * See drain.h.
+ * Draining a node: when its pages have moved, and the answer to it.  See drain.h.
  */
 #include <stdatomic.h>
 #include <string.h>

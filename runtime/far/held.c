@@ -1,5 +1,5 @@
 /*
- * See held.h.
+ * Slots that the I/O side holds while it copies or checks them.  See held.h.
  */
 #include <errno.h>
 #include <pthread.h>

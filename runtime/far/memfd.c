@@ -1,5 +1,5 @@
 /*
- * See memfd.h.
+ * vmrun's own memory files: made, sealed, and opened again.  See memfd.h.
  */
 #include <errno.h>
 #include <fcntl.h>

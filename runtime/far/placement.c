@@ -1,5 +1,5 @@
 /*
- * See placement.h.
+ * The node of the next slab, and the size of the slab.  See placement.h.
  *
  * A node gives nothing while a node of a higher priority has pages left.  The rest is between nodes
  * of one priority.

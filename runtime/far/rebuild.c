@@ -1,5 +1,5 @@
 /*
- * See rebuild.h.
+ * The thread that finds places on other nodes for slabs of lost nodes.  See rebuild.h.
  */
 #include <stddef.h>
 #include "base/options.h"

@@ -1,5 +1,5 @@
 /*
- * See repair.h.
+ * A pass over the slots of this process that lack copies, and each copy made.  See repair.h.
  */
 #include <stdatomic.h>
 #include <guest_ram.h>

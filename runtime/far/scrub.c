@@ -1,5 +1,5 @@
 /*
- * See scrub.h.
+ * Reading back each copy, judging it by its sum, making it right.  See scrub.h.
  */
 #include <errno.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /*
- * See timing.h.
+ * Delays of a node that is made slow, by the latency and bandwidth of its options.  See timing.h.
  */
 #include <stdio.h>
 #include "far/timing.h"

@@ -1,5 +1,5 @@
 /*
- * See turns.h.
+ * The turns of threads that wait without an I/O thread.  See turns.h.
  *
  * [I] A thread is in the list only while another thread polls.  After each step the polling thread
  * looks at the words of all threads in the list; when it ends, the first in the list polls.  So the

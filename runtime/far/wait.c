@@ -1,5 +1,5 @@
 /*
- * See wait.h.
+ * The polling time of a vCPU, learnt from the waits that end.  See wait.h.
  */
 #include <stdatomic.h>
 #include <unistd.h>

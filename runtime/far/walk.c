@@ -1,5 +1,5 @@
 /*
- * See walk.h.
+ * Steps over slots of remote nodes, within a rate.  See walk.h.
  */
 #include <stdatomic.h>
 #include <guest_ram.h>

@@ -1,5 +1,5 @@
 /*
- * See whole.h.
+ * The search for slots that still lack a copy, of all processes of the tree.  See whole.h.
  */
 #include <stdatomic.h>
 #include <guest_ram.h>

@@ -1,5 +1,5 @@
 /*
- * See window.h.
+ * FAR_WINDOW: maps a slab of a file, in the host and in the guest.  See window.h.
  */
 #include <errno.h>
 #include <sys/mman.h>

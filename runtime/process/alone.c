@@ -1,5 +1,5 @@
 /*
- * See alone.h.
+ * A process with one thread for a moment, and all of its own threads again.  See alone.h.
  *
  * Guest memory stays in this process.  Only objects of KVM and the host kernel are removed and
  * made again: memory slots (vm_away, vm_back), registers (vcpu_keep, vcpu_bring_back), threads.  No

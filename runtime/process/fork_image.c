@@ -1,4 +1,5 @@
 /*
+ * The image of a program for its child: taken in the parent, put into the new VM.
  * See fork_image.h.
  *
  * A page whose content does not follow from its VMA is passed to the child in one of two ways.  By
