@@ -46,15 +46,15 @@ void privfd_parting(void), privfd_parted(void);
 bool privfd_apart(void);                /* has this thread such a table? */
 /* moves fd to a private number; returns it, or -errno (fd is closed either way) */
 int privfd_move(int fd);
-/* same, but leaves fd open; not between privfd_making() and _made() */
+/* as privfd_move(), but leaves fd open; not between privfd_making() and _made() */
 int privfd_dup(int fd);
-void privfd_close(int fd);              /* never use plain close() for a private one */
-/* for a library that will close this one itself, right after */
+void privfd_close(int fd);              /* never use plain close() for a private descriptor */
+/* for a library that will close this descriptor itself, right after */
 void privfd_forget(int fd);
-void privfd_closed(int fd);             /* a library has closed this one by plain close() */
-bool privfd_is(int fd);                 /* must the program not see this one? */
+void privfd_closed(int fd);             /* a library has closed fd by plain close() */
+bool privfd_is(int fd);                 /* must the program not see this descriptor? */
 int privfd_next(int from);              /* the lowest private fd at or above from, or -1 */
-/* what the program sees as RLIMIT_NOFILE */
+/* RLIMIT_NOFILE as the program sees it */
 uint64_t privfd_nofile_soft(void), privfd_nofile_hard(void);
 bool has_capability(int cap);           /* CAP_* effective in this process? */
 int privfd_set_nofile(uint64_t soft, uint64_t hard);
