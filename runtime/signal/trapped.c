@@ -17,7 +17,7 @@
 
 #define INT_LEN   2  /* bytes of `int n`: 0xcd n */
 #define CODE_MAX  15 /* bytes of the longest instruction */
-/* What IRET in ring 3 changes */
+/* The flags that IRET in ring 3 changes. */
 #define RFLAGS_OF_IRET (X86_FLAGS_OF_USER | X86_NT | X86_ID)
 
 /* ---- looking at the program's code ---- */
