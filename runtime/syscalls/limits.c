@@ -51,8 +51,9 @@ static bool has_window(int pid)
 }
 
 /*
- * The program's limits are in its own vmrun.  The host's are that vmrun's, which must not lose its
- * cache or its descriptors.  A vmrun without a window yet is recognised by its file.
+ * A program's limits are kept by its own vmrun.  The limits in the host kernel are that vmrun's,
+ * which must not lose its cache or its descriptors.  A vmrun without a window yet is recognised by
+ * its file.
  */
 bool sys_under_vmrun(int pid)
 {
