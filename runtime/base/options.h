@@ -51,7 +51,7 @@ struct options {
          * exit; AUTO only until the program starts */
         enum { IO_THREAD, IO_INLINE, IO_AUTO } io;
         uint32_t prefetch;              /* enum lookahead_policy */
-        /* pages ahead, 0: what the policy chooses; accesses that are looked at */
+        /* pages ahead, 0: the policy chooses; accesses that are looked at */
         unsigned prefetch_window, prefetch_history;
         bool verbose, overcommit, debug;
         bool far;                       /* pages are evicted ahead of need */

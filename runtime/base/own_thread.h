@@ -1,7 +1,7 @@
 /*
  * Threads of vmrun's own.  They take no signals: signals are for the program.  Their policy, nice
- * value and CPUs are main()'s, whatever the thread of the program has that first needs such a
- * thread: a cleaner that gets no CPU stops all threads of the program.
+ * value and CPUs are main()'s, even if a thread of the program with others makes them: a cleaner
+ * that gets no CPU stops all threads of the program.
  */
 #ifndef VMRUN_OWN_THREAD_H
 #define VMRUN_OWN_THREAD_H

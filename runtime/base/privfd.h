@@ -18,8 +18,8 @@ void privfd_init_seen(uint64_t soft, uint64_t hard);
 int privfd_adopt(int fd);
 int privfd_base(void);                  /* where they begin */
 /* A new private descriptor: `call` makes it under a low number.  -errno if that fails.  While it
- * has that number, threads of the program close and replace no descriptor, since they could hit
- * this one. */
+ * has that number, threads of the program close and replace no descriptor, since they could hit the
+ * new one. */
 #define PRIVFD_NEW(call) ({                                             \
         bool held_ = privfd_making();                                   \
         int fd_ = (call);                                               \

@@ -11,8 +11,8 @@ struct ticker {
         const char *name;               /* of the thread, 15 characters at most */
         unsigned ms;                    /* from the end of one tick to the next */
         void (*tick)(void);
-        /* The rest is the ticker's own.  `lock` guards to_end, and is free during a tick; `ticking`
-         * is held during one. */
+        /* The fields below are the ticker's own.  `lock` guards to_end, and is free during a tick;
+         * `ticking` is held during a tick. */
         pthread_mutex_t lock, ticking;
         pthread_cond_t asked;
         bool to_end;

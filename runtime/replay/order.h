@@ -48,7 +48,7 @@ struct order {
         char **file;                    /* paths */
         uint32_t files;
         uint32_t events, threads;
-        order_event *event;             /* those of one thread together */
+        order_event *event;             /* events of one thread stand together */
         struct order_thread { uint32_t number, events; } *thread;
 };
 

@@ -4,8 +4,8 @@
  * A program thread's mask, its pending signals, signalfd and waits are the host thread's own, and
  * so are the dispositions SIG_DFL and SIG_IGN.  vmrun has a handler only where the program has one:
  * it takes one signal, records its siginfo and leaves all signals blocked.  Then kern is made to
- * exit (EVENT_HOST).  Within EXIT_EVENT the frame is built, and the mask becomes what Linux would
- * have set.
+ * exit (EVENT_HOST).  Within EXIT_EVENT the frame is built, and the mask becomes the mask that
+ * Linux would have set.
  *
  * With --stats, vmrun also has a handler where the default action ends the program.  Such a signal
  * is taken and leads to EXIT_EVENT, too; there the program ends (END_KILLED), and no frame is
@@ -22,7 +22,7 @@
 #define SIGNALS_MAX 64
 
 struct sighand {
-        pthread_mutex_t lock;           /* guards the rest */
+        pthread_mutex_t lock;           /* guards the fields below */
         struct ksigaction action[SIGNALS_MAX + 1];      /* the program's */
         bool known[SIGNALS_MAX + 1];
 };

@@ -14,7 +14,7 @@
 void stats_register_identity(void);
 /* stats_count_up() for any thread at any time. */
 int stats_snapshot(struct stats *s);
-/* Prints what was counted since the start or the last stats_reset().  Counts of one snapshot are of
+/* Prints the counts since the start or the last stats_reset().  Counts of one snapshot are of
  * slightly different times while the program runs.  f must not make it wait, as a memory stream: a
  * fork waits for this.  0, or -ENOMEM; the caller looks for errors of f. */
 int stats_write(FILE *f, enum stats_format format);

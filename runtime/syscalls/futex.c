@@ -191,5 +191,5 @@ long sys_futex(struct thread *t, const struct sys_row *row, const uint64_t a[6])
         return -ENOSYS;
 }
 
-/* ---- robust lists: what the kernel does for a thread that ends and holds locks
+/* ---- robust lists: the kernel's duty for a thread that ends and holds locks
  * (Documentation/locking/robust-futexes.rst) ---- */

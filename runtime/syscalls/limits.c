@@ -2,8 +2,8 @@
  * Resource limits and the size of memory.
  *
  * kern keeps the limits on memory (control.rlimit_*): set on the host, they would limit vmrun,
- * whose mappings are the cache.  privfd keeps the limit of descriptors.  All others are those of
- * the host process.
+ * whose mappings are the cache.  privfd keeps the limit of descriptors.  All other limits are the
+ * host process's.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,9 +22,8 @@
 #include "syscalls/handlers.h"
 #include "syscalls/limits.h"
 
-/* Has that process a mapping at the start of the window, as each vmrun has, whatever its file and
- * version?  Uses /proc, not the memory itself: more users may set its limits than may read its
- * memory. */
+/* Has process pid a mapping at the start of the window?  Each vmrun has, of any file and version.
+ * Uses /proc, not the memory itself: more users may set its limits than may read its memory. */
 static bool has_window(int pid)
 {
         char path[32], wanted[32], text[4096 + 1];

@@ -2,8 +2,8 @@
  * The system calls about signals: dispositions and handlers, masks, the alternate stack, the return
  * from a handler.
  *
- * Masks are the host thread's own, so the kernel does what Linux does.  signal/signals.c delivers
- * signals.
+ * Masks are the host thread's own, so the host kernel serves the calls about them.
+ * signal/signals.c delivers signals.
  */
 #include <signal.h>
 #include <stdatomic.h>
