@@ -10,7 +10,7 @@
 #include <time.h>
 
 int64_t now_ms(void);
-/* So many milliseconds from now: for pthread's clocklock, clockwait and the like. */
+/* The time ms milliseconds from now: for pthread's clocklock, clockwait and the like. */
 struct timespec deadline_in_ms(uint64_t ms);
 /* False: another thread still holds the mutex after limit_ms. */
 bool lock_within(pthread_mutex_t *m, unsigned limit_ms);

@@ -12,15 +12,16 @@
 struct hostport {
         char host[HOSTPORT_HOST];       /* without brackets; may be empty */
         bool colon;                     /* a port follows, if only an empty one */
-        char service[32];               /* it as given; "": none */
-        uint16_t port;                  /* and as a number; 0: none, or not from 1 to 65535 */
+        char service[32];               /* the port as given; "": none */
+        uint16_t port;                  /* the port's number; 0: none, or not from 1 to 65535 */
 };
 
 enum hostport_error {
         HOSTPORT_OK,
         HOSTPORT_BRACKET,               /* ] is missing, or something but :PORT follows it */
-        HOSTPORT_COLONS,                /* several without brackets: an IPv6 address needs them */
-        HOSTPORT_LONG,                  /* host or port */
+        /* several colons without brackets: an IPv6 address needs brackets */
+        HOSTPORT_COLONS,
+        HOSTPORT_LONG,                  /* host or port is too long */
         HOSTPORT_PATH,                  /* more than a slash follows */
 };
 /* Splits HOST, HOST:PORT, [HOST] or [HOST]:PORT, where a single slash may follow.  Which parts must

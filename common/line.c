@@ -18,7 +18,7 @@
 #define LINE_MAX_BYTES  2048
 #define PATIENCE_MS     200             /* with a reader that has read all so far */
 
-/* Lines dropped since the last one that was written.  Relaxed: it publishes no other data. */
+/* Lines dropped since a line was written last.  Relaxed: it publishes no other data. */
 static atomic_uint dropped;
 
 int line_open(int fd)
@@ -66,8 +66,8 @@ void line_clean(char *s, size_t n)
 
 static int count_line(char *at, size_t size, const char *prefix, unsigned lost)
 {
-        return snprintf(at, size, "%s%u line%s dropped before this one: nobody read them\n", prefix,
-                        lost, lost == 1 ? " was" : "s were");
+        return snprintf(at, size, "%s%u line%s dropped before this one: the reader took none\n",
+                        prefix, lost, lost == 1 ? " was" : "s were");
 }
 
 void line_say(int fd, const char *prefix, const char *fmt, va_list ap)

@@ -17,16 +17,16 @@ int line_open(int fd);
 
 /*
  * Writes prefix, text and a newline.  If the reader takes nothing, the first line waits for a
- * moment; further lines are dropped at once, and counted.  The next line that can be written says
- * before it how many.  Any thread; takes no lock.
+ * moment; further lines are dropped at once, and counted.  Their number is written before the next
+ * line that can be written.  Any thread; takes no lock.
  */
 void line_say(int fd, const char *prefix, const char *fmt, va_list ap)
         __attribute__((format(printf, 3, 0)));
-/* Says how many were dropped last, if any were. */
+/* Writes how many lines were dropped last, if any were. */
 void line_end(int fd, const char *prefix);
 
-/* Replaces by '?' what must not reach a terminal: control characters (C1 too) and bytes that are
- * not UTF-8. */
+/* Replaces by '?' control characters (C1 too) and bytes that are not UTF-8: they must not reach a
+ * terminal. */
 void line_clean(char *s, size_t n);
 
 #endif

@@ -16,7 +16,7 @@ struct question {
         char host[256], service[32];
         bool has_service;
         int flags;
-        pthread_mutex_t lock;           /* guards what follows */
+        pthread_mutex_t lock;           /* guards the fields below */
         pthread_cond_t answered;
         bool done, abandoned;
         int error;                      /* of getaddrinfo() */
@@ -52,7 +52,7 @@ static void *ask(void *arg)
         return NULL;
 }
 
-/* Signals are the program's: the new thread gets none of them. */
+/* Signals are the program's: the new thread gets none. */
 static int start(struct question *q, pthread_t *thread)
 {
         sigset_t all, old;

@@ -30,8 +30,8 @@ void message_end(void)
                 line_end(out, prefix);
 }
 
-/* A closed pipe would raise SIGPIPE in the program's name.  One that is already pending is the
- * program's own. */
+/* A closed pipe would raise SIGPIPE in the program's name.  A SIGPIPE that is already pending is
+ * the program's own. */
 static void say(const char *fmt, va_list ap)
 {
         const struct timespec now = { 0, 0 };

@@ -1,20 +1,20 @@
 /*
- * What a program says to its user, on standard error or in its place: one message, one line.
+ * A program's messages to its user, on standard error or in its place: one message, one line.
  */
 #ifndef COMMON_MESSAGE_H
 #define COMMON_MESSAGE_H
 
 #include <stdbool.h>
 
-/* Sets what each line begins with, as in "vmrun: ".  main() calls it first. */
+/* Sets the beginning of each line, as in "vmrun: ".  main() calls it first. */
 void message_prefix(const char *text);
 /* Sets where messages go from here on; called before the first thread starts.  -1: nowhere.  At
  * first: fd 2. */
 void message_to(int fd);
 int message_fd(void);
 void message_verbose(bool yes);         /* whether info_() says anything; at first it does not */
-/* Sets what end_() and die_() do before the process ends: something that any thread may do at any
- * time. */
+/* Sets the function that end_() and die_() call before the process ends: any thread may call it at
+ * any time. */
 void message_at_end(void (*fn)(void));
 /* Says how many messages were dropped unread, if the last ones were (line.h). */
 void message_end(void);

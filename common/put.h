@@ -8,10 +8,10 @@
 #include <stddef.h>
 
 /*
- * Writes all of it: true, or false with errno; ETIMEDOUT: the reader has taken nothing for wait_ms.
- * Raises SIGPIPE unless the caller sees to that.  The descriptor may be blocking, since it is
- * shared and its flags are not ours to change.  So a write never has more bytes than a ready pipe
- * takes.
+ * Writes all n bytes: true, or false with errno; ETIMEDOUT: the reader has taken nothing for
+ * wait_ms.  Raises SIGPIPE unless the caller blocks or ignores it.  The descriptor may be blocking,
+ * since it is shared and its flags are not ours to change.  So a write never has more bytes than a
+ * ready pipe takes.
  */
 bool put_all(int fd, const char *s, size_t n, int wait_ms);
 

@@ -1,5 +1,5 @@
 /*
- * What a server that was killed leaves behind.
+ * Unix sockets that servers leave behind when they are killed.
  */
 #ifndef COMMON_STALE_H
 #define COMMON_STALE_H

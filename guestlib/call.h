@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* What a program links with has a name outside; all else is the library's own. */
+/* A function that programs call has a name outside; all other functions are the library's own. */
 #define PUBLIC __attribute__((visibility("default")))
 
 /* As a system call returns: 0 or more, or -errno.  Without errno, which a signal handler that makes

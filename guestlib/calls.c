@@ -1,9 +1,9 @@
 /*
  * The calls of vmguest.h.
  *
- * What Linux has a system call for is that call, here too: kern serves it.  The rest are kern's own
- * (hints.h), which are made only where the auxiliary vector says that there is one to serve them:
- * natively the number would be Linux's to refuse, and a seccomp filter's to kill for.
+ * Where Linux has a system call for the purpose, the library makes it: kern serves it.  The others
+ * are kern's own calls (hints.h).  The library makes them only if the auxiliary vector says that a
+ * kern serves them: natively Linux would refuse the number, and a seccomp filter might kill for it.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -18,7 +18,7 @@
 #define PAGE_MASK ((uintptr_t)VMG_PAGE - 1)
 
 /* The auxiliary vector does not change while the process lives, and a lookup in it takes half as
- * long as a call.  Relaxed: all threads that look find the same. */
+ * long as a call.  Relaxed: it publishes no other data, and all threads store equal values. */
 PUBLIC int vmg_version(void)
 {
         static _Atomic int found;       /* 0: not looked up yet; else the version + 1 */
@@ -31,8 +31,8 @@ PUBLIC int vmg_version(void)
         return version - 1;
 }
 
-/* Whole pages: those that the range touches, or those that lie wholly in it.  -EINVAL: it ends
- * beyond the address space. */
+/* Whole pages: for touched() the pages that a range touches, for within() the pages that lie wholly
+ * in it.  -EINVAL: the range ends beyond the address space. */
 struct pages { uintptr_t start, len; };
 
 static int touched(const void *addr, size_t len, struct pages *p)
@@ -63,7 +63,7 @@ static int within(const void *addr, size_t len, struct pages *p)
         return 0;
 }
 
-/* Where no program has memory.  kern says the same (TASK_SIZE of four levels of page tables). */
+/* The end of any program's memory; equal to kern's TASK_SIZE (four levels of page tables). */
 #define PROGRAM_END 0x7ffffffff000ul
 
 static int within_program(const void *addr, size_t len)
@@ -71,7 +71,7 @@ static int within_program(const void *addr, size_t len)
         return len > PROGRAM_END || (uintptr_t)addr > PROGRAM_END - len ? -EFAULT : 0;
 }
 
-/* madvise() of the pages; none: nothing to say. */
+/* madvise() of the pages; 0 without a call if there are none. */
 static long advise(const struct pages *p, int advice)
 {
         return p->len ? call(SYS_madvise, p->start, p->len, (uintptr_t)advice) : 0;
@@ -103,7 +103,7 @@ PUBLIC ssize_t vmg_prefetchv(const struct iovec *range, int n)
         return err;
 }
 
-/* An older kern counts nothing: then all has come as far as anybody knows. */
+/* An older kern counts no pages: *left stays as it is, so the program takes all pages as come. */
 PUBLIC ssize_t vmg_prefetchv_counted(const struct iovec *range, int n, uint32_t *left)
 {
         if ((uintptr_t)left % sizeof(*left))
@@ -119,8 +119,8 @@ PUBLIC ssize_t vmg_prefetchv_counted(const struct iovec *range, int n, uint32_t 
         return call(HINT_COUNTED, (uintptr_t)range, (uintptr_t)n, (uintptr_t)left);
 }
 
-/* Acquire: who sees 0 finds the pages.  A word that no call has counted up is looked at by kern,
- * since it may be no memory of the program's. */
+/* Acquire: a thread that sees 0 finds the pages.  A kern that counts reads the word itself, since
+ * the address may be no memory of the program's. */
 static long wait_for(uint32_t *left, uintptr_t flags)
 {
         long ret;
@@ -186,7 +186,7 @@ static int check_read(const void *dst, const void *src, size_t len, unsigned fla
         return within_program(src, len) ? -EFAULT : within_program(dst, len);
 }
 
-/* Where kern checks its arguments, nothing else does. */
+/* If kern has the call it checks the arguments, else check_read() does. */
 PUBLIC ssize_t vmg_read(void *dst, const void *src, size_t len, unsigned flags)
 {
         if (vmg_version() >= 2)
@@ -271,14 +271,14 @@ PUBLIC ssize_t vmg_priority(const void *addr, size_t len, enum vmg_level level)
 }
 
 _Static_assert((int)VMG_HIGH == (int)HINT_HIGH && (int)VMG_LOW == (int)HINT_LOW,
-               "the same on both sides");
+               "equal numbers on both sides");
 _Static_assert(VMG_UNVERIFIED == HINT_READ_RAW, "one flag on both sides");
 
 /* hints.h numbers the fields. */
 _Static_assert(sizeof(struct vmg_stats) == HINT_NUMBERS * sizeof(uint64_t),
                "a field for each number");
 _Static_assert(offsetof(struct vmg_stats, hinted) == HINT_HINTED * sizeof(uint64_t),
-               "in the same order");
+               "the fields stand in the order of the numbers");
 
 PUBLIC int vmg_stats(struct vmg_stats *stats, size_t size)
 {

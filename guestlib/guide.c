@@ -1,8 +1,8 @@
 /*
- * Guides: what a process needs for them beside kern's calls.
+ * Guides: the library pins their memory, and makes them again in children of fork.
  *
  * A guide may use memory only that is here, so its code and data are pinned.  A child of fork has
- * neither pins nor guides, so both are made there again, from what kern says there was.
+ * neither pins nor guides, so both are made there again, from kern's list of its parent's guides.
  */
 #include <errno.h>
 #include <link.h>
@@ -16,13 +16,14 @@
 #include "hints.h"
 #include "vmguest.h"
 
-/* Of an object that is larger, the guide's own code is pinned, and no more. */
+/* Of an object larger than PIN_WHOLE, only PIN_CODE bytes from the guide's function on are
+ * pinned. */
 #define PIN_WHOLE (1ul << 20)
 #define PIN_CODE  (16ul << 10)
 
 #define GUIDES 64                       /* as many as kern has room for */
-/* Of a process that forks: its guides, and how many.  Kern alone knows which there are: it ends
- * some. */
+/* The guides of a process that forks, and how many they are.  Only kern knows which guides a
+ * process has, since kern ends some. */
 static struct hint_guide table[GUIDES];
 static int guides;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards both, and `handlers` */
@@ -32,7 +33,7 @@ _Static_assert(sizeof(struct vmg_fault) == sizeof(struct hint_fault) &&
                VMG_AGAIN == HINT_AGAIN && (int)VMG_USED == (int)HINT_USED,
                "vmguest.h and hints.h agree");
 
-/* --- what is pinned --- */
+/* --- pins --- */
 
 struct object { uintptr_t fn; char name[HINTS_NAME]; int err; };
 
@@ -77,7 +78,7 @@ static int pin_object(const struct dl_phdr_info *o, uintptr_t fn, size_t size)
         return err;
 }
 
-/* The object of the guide, and that of this library, whose calls the guide makes. */
+/* Pins the guide's object, and the object of this library, whose calls the guide makes. */
 static int pin_if(struct dl_phdr_info *o, size_t info_size, void *arg)
 {
         struct object *of = arg;
@@ -157,7 +158,7 @@ PUBLIC int vmg_guide(const void *addr, size_t len, vmg_guide_fn *fn, void *arg)
         return err ? err : begin(&g);
 }
 
-/* What was pinned stays so: other guides may be in the same object. */
+/* The pages stay pinned: other guides may be in the object. */
 PUBLIC int vmg_unguide(const void *addr, size_t len)
 {
         if (vmg_version() < 2)

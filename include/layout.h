@@ -1,9 +1,9 @@
 /*
  * The address map of the guest's virtual and physical space.
  *
- * Guest RAM appears at the same virtual address in the guest and in the vmrun process (the
- * "window"), so a pointer into it is valid on both sides.  Guest-physical and window addresses
- * differ by one constant.  Shared by C on both sides and by kern's assembly: plain numbers only.
+ * Guest RAM has one virtual address for both the guest and the vmrun process (the "window"), so a
+ * pointer into it is valid on both sides.  Guest-physical and window addresses differ by one
+ * constant.  Shared by C on both sides and by kern's assembly: plain numbers only.
  *
  *   virtual                        what
  *   0x0000000000000000..           the program

@@ -1,9 +1,9 @@
 /*
  * The protocol between vmrun and memnode over RDMA.
  *
- * A client makes one control connection and any number of data connections to the same port, each
- * an RC queue pair set up by rdma_cm.  The private data of a connection request says which kind of
- * connection it is for.  On the control connection both sides SEND messages of the form below; a
+ * A client makes one control connection and any number of data connections, all to one port.  Each
+ * is an RC queue pair set up by rdma_cm.  The private data of a connection request says which kind
+ * of connection it is for.  On the control connection both sides SEND messages of the form below; a
  * data connection carries one-sided READs and WRITEs only.
  *
  *   client                                      memnode

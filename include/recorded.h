@@ -56,7 +56,7 @@ struct replay {
         uint32_t events, pages, streams;
         uint32_t hash_bits;             /* 2^hash_bits entries */
         uint32_t *order;                /* by event: its page */
-        uint32_t *where;                /* events, those of one page together, in their order */
+        uint32_t *where;                /* events, grouped by page, in their order */
         uint32_t *first;                /* by page: its first place in where; pages + 1 entries */
         _Atomic uint64_t *addr;         /* by page: page number of its address; 0: not mapped */
         /* Open addressing: page number << 28 | page + 1; 0: free.  An entry is valid if its page

@@ -1,5 +1,5 @@
 /*
- * What kern asks for: one function or line per EXIT_*.
+ * Serves kern's exits: one function or line per EXIT_*.
  */
 #include <errno.h>
 #include <limits.h>
@@ -80,7 +80,7 @@ static int64_t forward(struct thread *t)
 }
 
 /* Has kern drop the entries that lead behind the end of a shared object; all: to any of its pages.
- * Returns how many it dropped. */
+ * Returns how many entries were dropped. */
 static int64_t cut_shared(struct thread *t, bool all)
 {
         int64_t dropped = 0;
@@ -131,8 +131,8 @@ static void arena_check(struct thread *t)
         }
 }
 
-/* The program executed an instruction that made KVM exit.  guided: it was a guide, which kern has
- * ended. */
+/* The program executed an instruction that made KVM exit.  guided: a guide executed it, and kern
+ * has ended the guide. */
 static void refuse(struct thread *t, bool guided)
 {
         const uint32_t reason = t->privileged;
@@ -180,7 +180,7 @@ static int64_t serve(struct thread *t, enum exit_op op)
         struct exit_req *rq = &t->v->exit;
 
         switch (op) {
-        case EXIT_NONE:           return rq->ret;       /* it has its answer: see vfork.c */
+        case EXIT_NONE:           return rq->ret;       /* kern has its answer: see vfork.c */
         case EXIT_SYSCALL:
                 t->stuck_since = 0;
                 return forward(t);
@@ -247,9 +247,9 @@ static int64_t serve(struct thread *t, enum exit_op op)
 }
 
 /*
- * What a child of vfork does not do itself, as it may be killed in the middle: it changes what the
- * VM and its owner keep, or takes a lock of theirs.  (Not EXIT_FILE_MAP and EXIT_SHM_ATTACH, which
- * need the child's descriptors, and its rights.)
+ * Exits that a child of vfork does not serve itself, as it may be killed in the middle: they change
+ * state that the VM and its owner keep, or take a lock of theirs.  (Not EXIT_FILE_MAP and
+ * EXIT_SHM_ATTACH, which need the child's descriptors, and its rights.)
  */
 static bool is_for_lender(enum exit_op op)
 {

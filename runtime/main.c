@@ -58,7 +58,7 @@
 static struct vm vm;
 static struct thread first;
 static struct image image;
-static struct limits_kept limits;       /* without `before`: that the program begins with */
+static struct limits_kept limits;       /* the program's first limits, without `before` */
 
 /* Linux's mmap_base without address randomisation: a gap for the stack of at least 128 MiB and at
  * most 5/6 of the address space. */
@@ -81,7 +81,7 @@ static uint64_t mmap_min(void)
         return v;
 }
 
-/* What the program before execve handed over, if there was one. */
+/* The handover of the program before execve; NULL: this is the first program. */
 static const struct handover *before;
 
 /* An I/O thread beside the program pays only where it has a CPU of its own.  After far_init(). */

@@ -19,7 +19,7 @@ static inline void latency_add(unsigned kind, uint64_t ticks)
 
 /* Are the parts of the next fetch to be measured?  The answer stays until CNT_FETCHED moves, and
  * the fault path moves it once the fetch has begun: so the fault path and ring_read(), which tells
- * the host, choose the same fetches. */
+ * the host, agree about each fetch. */
 static inline bool fetch_sampled(void)
 {
         return (counters()[CNT_FETCHED] &

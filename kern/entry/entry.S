@@ -14,7 +14,7 @@
  * end of vcpu.regs, so for a page fault the CPU itself stores err..ss in place.  Program and kern
  * run at one privilege level.  At p = 0 a stub just continues.  At p = 3 the stubs are the only
  * ring-0 code there is, and continue at CPL 3 by an IRET frame made beforehand.  From pf_common,
- * trap_common and syscall_entry on, the code is the same at both levels.
+ * trap_common and syscall_entry on, both levels share the code.
  *
  * The returns are restartable: from "look" on there are only plain moves from an intact vcpu.regs,
  * so a vCPU that is kicked there starts again at "look" and sees the kick (runtime/vm/vcpu.c does
@@ -48,7 +48,7 @@ kern_header:
         .globl kern_start_asm
 kern_start_asm:
         xorl %ebp, %ebp
-        /* No instruction emulator knows this one: the probe for p (runtime/vm/vcpu_setup.c). */
+        /* No instruction emulator knows addps: the probe for p (runtime/vm/vcpu_setup.c). */
         addps %xmm0, %xmm0
         call kern_start
         jmp return_iret

@@ -47,8 +47,8 @@ void trap(uint64_t vector)
         case VEC_OF:
         case VEC_BR:
         case VEC_GP:
-        /* No CPU raises others by itself: this is `int n`, or the program has changed the CPU's
-         * set-up. */
+        /* No CPU raises another vector by itself: this is `int n`, or the program has changed the
+         * CPU's set-up. */
         default:
                 program_signal(vector, SIGSEGV, SI_KERNEL, 0);
         }

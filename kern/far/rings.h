@@ -23,7 +23,7 @@ bool ring_part_over(const struct io_entry *e);
 int ring_part_wait(struct io_entry *e);
 
 /* A vCPU now waits for the page that a prefetch brings into this frame: the host sends its request,
- * if it has not yet, before the others. */
+ * if it has not yet, before other requests. */
 void ring_promote(frame_t f);
 
 /* Only for the vCPU that has the pager's writes (pager/cache.h), after env_slot_write_room() was

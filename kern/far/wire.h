@@ -68,7 +68,7 @@ struct wires {
         _Atomic uint64_t next;
         /* Ticks for which the clock stood; written under the lock. */
         _Atomic uint64_t copied;
-        uint32_t count;                 /* nodes up to the last one that has a wire */
+        uint32_t count;                 /* nodes up to the last node that has a wire */
         struct {
                 struct wire_rate rate;
                 /* out: for the vCPU that writes, without the lock */

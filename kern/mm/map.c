@@ -165,7 +165,7 @@ static long map_locked(struct mm_request *r)
             !mm_may_expand(&r->v, pages, mapped_pages(r->v.start, r->v.end)))
                 err = -ENOMEM;
         if (!err)
-                err = vma_reserve(3);   /* this one, and two splits below it */
+                err = vma_reserve(3);   /* this VMA, and two splits below it */
         if (!err)
                 err = mm_unmap(r->v.start, r->v.end);
         if (!err)

@@ -277,7 +277,7 @@ static void on_predicted(struct lookahead *h, struct lookahead_stream *s,
         set_range(h, s);
 }
 
-/* A free entry, or the one whose latest fault is the longest ago.  Streams that have ended are
+/* A free entry, or the entry whose latest fault is the longest ago.  Streams that have ended are
  * judged here: the more mistakes there are, the more accesses must agree. */
 static struct lookahead_stream *new_stream(struct lookahead *h, const struct lookahead_access *a)
 {

@@ -340,7 +340,7 @@ bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked)
         }
 }
 
-/* The same step as the hand's first visit (clock.c), under a pin instead of a claim.  If the frame
+/* As the hand does at its first visit (clock.c), but under a pin instead of a claim.  If the frame
  * belongs to another page by now, that page loses no more than a hint.  p: the entry. */
 static bool cool(struct pager *pg, pte_slot_t *pte, pte_t p)
 {

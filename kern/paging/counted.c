@@ -51,8 +51,8 @@ void counted_close(const struct counted *c, bool wrote)
         frame_unpin(&pager.frames[c->frame], wrote);
 }
 
-/* Delivers pages that have come.  With --io inline only an exit does that: this one does not sleep,
- * since its word has another value. */
+/* Delivers pages that have come.  With --io inline only an exit does that: this exit does not
+ * sleep, since its word has another value. */
 static void look_once(void)
 {
         static const uint32_t zero;

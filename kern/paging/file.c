@@ -134,7 +134,7 @@ enum outcome file_fill(struct fault *f)
         int64_t got = vmexit5(EXIT_FILE_READ, f->vma.file, off, r.n, (uint64_t)r.frame, 0);
 
         /* The read ran unpublished, so the mapping may have changed.  Use its result only if the
-         * VMA is the same and no file was cut since. */
+         * VMA maps the page as before and no file was cut since. */
         pt_publish(f->addr);
         bool same = atomic_load(&object_cuts) == cuts && still_mapped(f);
         if ((same && got != -EBADF) || is_lost(f, got, same))

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include "base/kern.h"
 
-/* Is there to be a profile?  It stays the same while the program runs. */
+/* Is there to be a profile?  The answer does not change while the program runs. */
 static inline bool profiling(void) { return control.profile != 0; }
 
 /* A fault at addr has waited for this many ticks, and may still wait. */

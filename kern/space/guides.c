@@ -89,7 +89,7 @@ uint32_t guides_drop(uint64_t start, uint64_t end)
         }
         lock_drop(&guides_lock);
         /* The host ends a guide that takes too long.  Acquire: all that the guide did is over.  An
-         * entry that is reused meanwhile runs another guide: waiting for that one as well does no
+         * entry that is reused meanwhile runs another guide: waiting for that guide as well does no
          * harm. */
         for (int i = 0; i < GUIDES_MAX; i++)
                 while (dropped[i] && state_of(&table[i]) != GUIDE_ON &&

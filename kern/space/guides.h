@@ -21,7 +21,7 @@ extern _Atomic uint32_t guides_on __attribute__((visibility("hidden")));
 /* Adds g, of which range, mapped, fn, arg and name are set.  0 or -ENOSPC. */
 int guides_add(const struct guide *g);
 /* Turns off guides whose range begins in [start, end), and waits until none of them runs.  The
- * caller holds no lock.  Returns how many they were. */
+ * caller holds no lock.  Returns how many guides these were. */
 uint32_t guides_drop(uint64_t start, uint64_t end);
 /* Called when the mappings at [start, end) are gone, or elsewhere: turns off guides whose function,
  * or all of whose range, was there.  A guide whose range was all mapped covers the rest of it, or

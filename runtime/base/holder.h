@@ -1,5 +1,5 @@
 /*
- * Which process holds the lock of a tier that only one process tree may use at a time.
+ * Names the process that holds the lock of a tier, which only one process tree may use at a time.
  */
 #ifndef VMRUN_HOLDER_H
 #define VMRUN_HOLDER_H

@@ -1,6 +1,6 @@
 /*
- * What this host offers: memory, address bits, and whether KVM can be used. (vmrun --check reports
- * it: settings/check.c)
+ * This host: its memory, its address bits, and whether KVM can be used.  vmrun --check reports it
+ * (settings/check.c).
  */
 #include <cpuid.h>
 #include <dirent.h>

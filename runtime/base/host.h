@@ -1,5 +1,5 @@
 /*
- * What this host offers: its memory, its address bits, and whether KVM can be used.
+ * This host: its memory, its address bits, and whether KVM can be used.
  */
 #ifndef VMRUN_HOST_H
 #define VMRUN_HOST_H
@@ -18,8 +18,8 @@ bool host_number(const char *path, uint64_t *v);
 /* Its first line, without the newline; false if it cannot be read. */
 bool host_line(const char *path, char *line, size_t n);
 
-/* What to say behind an error of mmap: ": raise ..." if a limit of this process may be the cause,
- * else "". */
+/* The cure of an error of mmap, as the end of a message: ": raise ..." if a limit of this process
+ * may be the cause, else "". */
 const char *host_memory_cure(int err);
 
 /* Whether this CPU shows VMX, SVM. */
@@ -30,30 +30,30 @@ void host_cpu_model(char *text, size_t n);
 /* The kind of KVM, by its module. */
 struct host_kvm {
         const char *module;             /* NULL: none for this CPU */
-        const char *paging;             /* "EPT", "NPT"; NULL: it has page tables of its own */
-        bool on;                        /* the former */
+        const char *paging;             /* "EPT", "NPT"; NULL: KVM has page tables of its own */
+        bool on;                        /* EPT or NPT is used */
 };
 struct host_kvm host_kvm(void);
 /* Names of RDMA devices, with blanks between them; "": none. */
 void host_rdma_devices(char *text, size_t n);
 
-/* Does KVM keep page tables of its own, so that each change of one that the guest makes costs a
- * trap? */
+/* Does KVM keep page tables of its own, so that each change that the guest makes to a page table
+ * costs a trap? */
 bool host_has_shadow_paging(void);
 
 /* Can /dev/kvm be used?  0, or -errno with *why a sentence that names cause and cure (static
  * storage).  Cheap: it leaves out host_check_phys_bits, since asking KVM for a guest's CPUID takes
  * longer than all other checks, and vm_open asks anyway. */
 int host_check_kvm(const char **why);
-/* MAXPHYADDR of the host, and of guests: by what KVM_GET_SUPPORTED_CPUID said, or through an open
- * /dev/kvm (which asks it again); 0 if unknown. */
+/* MAXPHYADDR of the host, and of guests: from an answer of KVM_GET_SUPPORTED_CPUID, or through an
+ * open /dev/kvm, by asking again; 0 if unknown. */
 unsigned host_phys_bits(void);
 unsigned host_cpuid_phys_bits(const struct kvm_cpuid2 *c);
-/* Of them, those that a guest's memory may use.  They are what *space (OUT) says, too. */
+/* How many of these bits a guest's memory may use.  *space is OUT, and has that number too. */
 unsigned host_cpuid_space_bits(const struct kvm_cpuid2 *c);
 unsigned host_guest_phys_bits(int kvm_fd, unsigned *space);
-/* 0, or -errno with *why as above: with a guest's below the host's, KVM would intercept every page
- * fault. */
+/* 0, or -errno with *why as above: if guests have fewer bits than the host, KVM would intercept
+ * every page fault. */
 int host_check_phys_bits(unsigned host, unsigned guest, const char **why);
 
 #endif

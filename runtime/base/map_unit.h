@@ -1,5 +1,5 @@
 /*
- * In what pages Linux maps a file.
+ * The size of the pages in which Linux maps a file.
  */
 #ifndef VMRUN_MAP_UNIT_H
 #define VMRUN_MAP_UNIT_H
@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-/* Is this character device one of the dax subsystem?  Then its size, and what its mappings must be
- * aligned to. */
+/* Does this character device belong to the dax subsystem?  Then its size, and the alignment that
+ * its mappings must have. */
 bool dax_device(dev_t device, uint64_t *bytes, uint64_t *align);
 
 /* The size of the pages in which a file is mapped: offset, address and length of each of its

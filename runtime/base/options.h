@@ -22,13 +22,13 @@ struct node_option {
         uint64_t size;                  /* bytes of it to use, whole pages; 0: all */
         unsigned weight;                /* share of the slabs, 1 to 1000 */
         unsigned priority;              /* nodes with a higher one are filled first; 0 to 1000 */
-        /* What fails together, as a rack: no two copies of a page are in one.  NULL: the node
-         * alone. */
+        /* Nodes of one domain fail together, as in a rack: no two copies of a page are in it.
+         * NULL: the node is its own domain. */
         const char *domain;
         /* rdma: in the local device's table; -1: by the route to the node */
         int gid_index;
-        bool overwrite;                 /* dax:, file: also one with data that is not vmrun's */
-        bool returned;                  /* it was left, and is served again: not waited for long */
+        bool overwrite;                 /* dax:, file: also if it has data that is not vmrun's */
+        bool returned;                  /* it was drained, and is served again: no long waits */
         /* mem:, dax: as if behind a network: ns, and bytes a second; 0: no delay, no limit */
         uint64_t latency, bandwidth;
 };
@@ -51,7 +51,7 @@ struct options {
          * exit; AUTO only until the program starts */
         enum { IO_THREAD, IO_INLINE, IO_AUTO } io;
         uint32_t prefetch;              /* enum lookahead_policy */
-        /* pages ahead, 0: what the policy chooses; accesses that are looked at */
+        /* pages ahead, 0: the policy chooses; accesses that are looked at */
         unsigned prefetch_window, prefetch_history;
         bool verbose, overcommit, debug;
         bool far;                       /* pages are evicted ahead of need */

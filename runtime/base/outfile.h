@@ -1,6 +1,6 @@
 /*
- * A file that a process writes at its end, such as the statistics: each program of the tree under a
- * name of its own, and each in place of what was there, at once.
+ * A file that a process writes at its end, such as the statistics.  Each program of the tree writes
+ * a file with a name of its own, which replaces the file that was there at once.
  */
 #ifndef VMRUN_OUTFILE_H
 #define VMRUN_OUTFILE_H
@@ -13,7 +13,7 @@ struct outfile {
         int dir_fd;                     /* its folder: private; -1: there is no file */
         /* of the process started first, whose first program writes the plain name; */
         pid_t pid;
-        /* others add their pid and this number of execve calls, so that no two write the same */
+        /* others add their pid and this number of execve calls, so that no two write one name */
         unsigned execs;
         mode_t mode;
         char name[NAME_MAX + 1];
@@ -22,10 +22,10 @@ struct outfile {
 #define OUTFILE_ADDED 24                /* bytes of a name reserved for the addition */
 
 /* Remembers where the file is, before the program can change directory or root.  A link stands for
- * what it points to.  0; -EISDIR; -EINVAL: there is something else than a regular file; or another
+ * the file that it points to.  0; -EISDIR; -EINVAL: it exists, and is no regular file; or another
  * -errno: it could not be written. */
 int outfile_open(struct outfile *o, const char *path);
-/* What to do about such an error, as the end of a message. */
+/* The cure of such an error, as the end of a message. */
 const char *outfile_cure(int err);
 
 /* The name that this process writes: an addition stands behind the first `stem` bytes. */

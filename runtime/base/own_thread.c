@@ -18,7 +18,7 @@
 
 struct cpus { unsigned long bits[128]; size_t bytes; };         /* as many as Linux can have */
 
-/* What main() had; not changed after own_threads_init(). */
+/* CPUs, policy and nice value of main(); not changed after own_threads_init(). */
 static struct {
         struct cpus cpus;               /* bytes is 0: unknown */
         struct sched_param param;
@@ -26,7 +26,7 @@ static struct {
         int nice;
 } base = { .policy = -1 };
 
-/* Guards the rest. */
+/* Guards the variables below. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 /* The thread that makes the others. */
@@ -77,7 +77,8 @@ bool own_cpus_hold(pid_t tid)
         return true;
 }
 
-/* Not even the two signals that libc would leave open, one of them in any thread that it makes. */
+/* Blocks libc's own two signals, too: pthread_sigmask() would leave them open, and a thread that
+ * libc makes begins with one of them open. */
 static uint64_t block_all(void)
 {
         uint64_t all = ~0ull, old;
@@ -86,8 +87,8 @@ static uint64_t block_all(void)
         return old;
 }
 
-/* The thread that made this one may have had something else.  The CPUs can always be had, the rest
- * only if it is lower, or with CAP_SYS_NICE. */
+/* The thread that made this thread may have other CPUs, policy or nice value than main().  The CPUs
+ * can always be set; policy and nice value only downwards, or with CAP_SYS_NICE. */
 void own_thread_begins(const char *name)
 {
         block_all();
@@ -117,7 +118,7 @@ static int make(pthread_t *id, void *(*thread_main)(void *), void *arg)
 static void *maker_main(void *arg)
 {
         block_all();
-        prctl(PR_SET_NAME, "vmrun-maker");      /* the rest it has */
+        prctl(PR_SET_NAME, "vmrun-maker");      /* CPUs, policy and nice value it has inherited */
         pthread_mutex_lock(&lock);
         while (!maker.to_end) {
                 if (asked) {
@@ -132,7 +133,7 @@ static void *maker_main(void *arg)
         return arg;
 }
 
-/* With the lock held.  Waits for the maker, which waits for nobody. */
+/* With the lock held.  Waits for the maker, which waits for no thread while it serves a request. */
 static int have_made(struct request *rq)
 {
         while (asked)

@@ -2,14 +2,14 @@
  * vmrun's own file descriptors, out of the program's sight and reach.
  *
  * They are allocated from a base upwards.  Where possible the base is FD_ABOVE beyond the program's
- * soft RLIMIT_NOFILE: no descriptor of the program can be there, and one that raises its soft limit
- * to have numbers of its own just above it, as valgrind does, finds them free.  For that the host's
- * soft limit is raised to the hard one.  In two cases the base is lower, and the program's numbers
- * may have to skip ours:
+ * soft RLIMIT_NOFILE: no descriptor of the program can be there.  A program that raises its soft
+ * limit to have numbers of its own just above it, as valgrind does, finds them free.  For that the
+ * host's soft limit is raised to the hard limit.  In two cases the base is lower, and the program's
+ * numbers may have to skip vmrun's:
  *
  *   soft too near to hard    there is no room above; the base is below the hard limit by a reserve
- *   soft > FD_BASE_MAX       (containers: a million) the kernel's table of descriptors is as long
- *                            as the highest one, and 8 MiB of it at every start is too much
+ *   soft > FD_BASE_MAX       (containers: a million) the kernel's table of descriptors reaches up
+ *                            to the highest number, and 8 MiB of it at every start is too much
  *
  * So the private descriptors are an exact set, not a range, and the program sees the limits that it
  * would see natively.  If the program raises its own limit later, existing private descriptors stay
@@ -44,7 +44,7 @@ struct privfd_marks { _Atomic uint64_t set[FD_END / 64]; };
  * memory for the marks of that table. */
 static struct privfd_marks of_process;
 static _Thread_local struct privfd_marks *own, *room;
-static uint64_t seen_soft, seen_hard;   /* what the program sees as RLIMIT_NOFILE */
+static uint64_t seen_soft, seen_hard;   /* RLIMIT_NOFILE as the program sees it */
 static uint64_t base;                   /* lowest private number */
 static struct rlimit host;              /* the limits in the host kernel */
 
@@ -243,7 +243,7 @@ void privfd_close(int fd)
 }
 
 /* Takes the number for a moment, to see whether another descriptor has got it since.  If so, the
- * mark belongs to that one. */
+ * mark belongs to the other descriptor. */
 void privfd_closed(int fd)
 {
         int any = open("/", O_PATH | O_CLOEXEC), n = any < 0 ? -1 : fcntl(any, F_DUPFD_CLOEXEC, fd);

@@ -18,8 +18,8 @@ void privfd_init_seen(uint64_t soft, uint64_t hard);
 int privfd_adopt(int fd);
 int privfd_base(void);                  /* where they begin */
 /* A new private descriptor: `call` makes it under a low number.  -errno if that fails.  While it
- * has that number, threads of the program close and replace no descriptor, since they could hit
- * this one. */
+ * has that number, threads of the program close and replace no descriptor, since they could hit the
+ * new one. */
 #define PRIVFD_NEW(call) ({                                             \
         bool held_ = privfd_making();                                   \
         int fd_ = (call);                                               \
@@ -46,15 +46,15 @@ void privfd_parting(void), privfd_parted(void);
 bool privfd_apart(void);                /* has this thread such a table? */
 /* moves fd to a private number; returns it, or -errno (fd is closed either way) */
 int privfd_move(int fd);
-/* same, but leaves fd open; not between privfd_making() and _made() */
+/* as privfd_move(), but leaves fd open; not between privfd_making() and _made() */
 int privfd_dup(int fd);
-void privfd_close(int fd);              /* never use plain close() for a private one */
-/* for a library that will close this one itself, right after */
+void privfd_close(int fd);              /* never use plain close() for a private descriptor */
+/* for a library that will close this descriptor itself, right after */
 void privfd_forget(int fd);
-void privfd_closed(int fd);             /* a library has closed this one by plain close() */
-bool privfd_is(int fd);                 /* must the program not see this one? */
+void privfd_closed(int fd);             /* a library has closed fd by plain close() */
+bool privfd_is(int fd);                 /* must the program not see this descriptor? */
 int privfd_next(int from);              /* the lowest private fd at or above from, or -1 */
-/* what the program sees as RLIMIT_NOFILE */
+/* RLIMIT_NOFILE as the program sees it */
 uint64_t privfd_nofile_soft(void), privfd_nofile_hard(void);
 bool has_capability(int cap);           /* CAP_* effective in this process? */
 int privfd_set_nofile(uint64_t soft, uint64_t hard);

@@ -1,5 +1,5 @@
 /*
- * A thread of vmrun's own (own_thread.h) that does something every so often.
+ * A thread of vmrun's own (own_thread.h) that calls a function at intervals.
  */
 #ifndef VMRUN_TICKER_H
 #define VMRUN_TICKER_H
@@ -11,8 +11,8 @@ struct ticker {
         const char *name;               /* of the thread, 15 characters at most */
         unsigned ms;                    /* from the end of one tick to the next */
         void (*tick)(void);
-        /* The rest is the ticker's own.  `lock` guards to_end, and is free during a tick; `ticking`
-         * is held during one. */
+        /* The fields below are the ticker's own.  `lock` guards to_end, and is free during a tick;
+         * `ticking` is held during a tick. */
         pthread_mutex_t lock, ticking;
         pthread_cond_t asked;
         bool to_end;
@@ -23,12 +23,13 @@ struct ticker {
         .lock = PTHREAD_MUTEX_INITIALIZER, .ticking = PTHREAD_MUTEX_INITIALIZER,                 \
         .asked = PTHREAD_COND_INITIALIZER
 
-/* 0, also if it exists already; or an error number. */
+/* 0, also if the thread exists already; or an error number. */
 int ticker_start(struct ticker *t);
-/* Ends it, for a process that must have one thread; it waits for the tick that is under way. */
+/* Ends the thread, for a process that must have one thread; waits for the tick that is under
+ * way. */
 void ticker_rest(struct ticker *t);
-/* For fork: no tick is under way from ticker_hold() to ticker_release().  In the child it does not
- * exist. */
+/* For fork: no tick is under way from ticker_hold() to ticker_release().  In the child the thread
+ * does not exist. */
 void ticker_hold(struct ticker *t);
 void ticker_release(struct ticker *t);
 void ticker_forked(struct ticker *t);

@@ -8,7 +8,7 @@
 #include "profile/code.h"
 #include "profile/symbols.h"
 
-/* ---- what is mapped ---- */
+/* ---- mappings ---- */
 
 /* Room for one more element; NULL: no memory. */
 static void *more(void *array, size_t n, size_t *room, size_t size)
@@ -80,7 +80,7 @@ static const struct code_map *map_of(const struct code *c, uint64_t addr)
 {
         size_t low = 0, high = c->nmaps;
 
-        while (low < high) {            /* the first that ends behind it */
+        while (low < high) {            /* the first mapping that ends behind addr */
                 size_t mid = low + (high - low) / 2;
                 if (c->map[mid].e.end <= addr)
                         low = mid + 1;
@@ -162,7 +162,7 @@ bool code_calls(struct code *c, uint64_t ret, uint64_t inner)
                 if (leads_to(c, ret + (uint64_t)(int64_t)distance, inner))
                         return true;
         }
-        /* Nobody knows where that led: another file is likely, as with -fno-plt. */
+        /* The target of that call is not known: another file is likely, as with -fno-plt. */
         return from->object != to->object && is_indirect(end);
 }
 

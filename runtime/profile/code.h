@@ -1,5 +1,5 @@
 /*
- * What lies at the program's addresses: functions of files, and kinds of memory.
+ * From the program's addresses to functions of files, and to kinds of memory.
  */
 #ifndef VMRUN_CODE_H
 #define VMRUN_CODE_H
@@ -46,7 +46,7 @@ struct place {
         const char *object;
         uint64_t address;               /* in the file's own terms; without one, as it is */
 };
-/* What is at addr.  The texts live as long as c. */
+/* Finds the place of addr.  The texts live as long as c. */
 void code_place(struct code *c, uint64_t addr, struct place *p);
 
 /* Was the function at `inner`, which keeps no frame, called from before `ret`?  That is so if a

@@ -35,7 +35,7 @@ void profile_keep(struct outfile *o)
 
 void profile_adopt(const struct outfile *o) { place = *o; }
 
-/* ---- what is mapped ---- */
+/* ---- mappings ---- */
 
 static void add_map(const struct map_entry *e, void *arg)
 {

@@ -13,7 +13,7 @@
 /* Remembers where the files go; ends vmrun if they cannot be written.  Nothing without
  * --profile. */
 void profile_init(void);
-/* Writes both files, in place of those there.  All other threads of the program stand still.
+/* Writes both files, and replaces older ones.  All other threads of the program stand still.
  * Nothing without --profile. */
 void profile_write(struct thread *t);
 

@@ -1,5 +1,5 @@
 /*
- * Reads kern's table, sorts its stacks, and completes those that were cut off.
+ * Reads kern's table, sorts its stacks, and completes stacks that were cut off.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static void read_addresses(struct stack *to, const struct profile_stack *from, s
 
 /* ---- callers that kern could not see ---- */
 
-/* Address by address; what another begins with comes before that. */
+/* Address by address; a stack comes before all longer stacks that begin with it. */
 static int compare(const void *a, const void *b)
 {
         const struct stack *x = a, *y = b;
@@ -46,8 +46,8 @@ static bool begins_with(const struct stack *s, const struct stack *with)
         return s->n >= with->n && memcmp(s->at, with->at, with->n * sizeof(with->at[0])) == 0;
 }
 
-/* Adds the callers of all whole stacks that begin as this one, which come next, as far as these
- * agree. */
+/* The whole stacks that begin with the stack `at` come behind it.  Adds their further callers to
+ * it, as far as all of them agree. */
 static void complete(struct stack *at, const struct stack *end)
 {
         const struct stack *first = NULL;

@@ -9,7 +9,7 @@
 #include "include/fault_profile.h"
 #include "profile/code.h"
 
-/* The faults with one stack.  Two may have the same addresses. */
+/* The faults with one stack.  Two of these may have equal addresses. */
 struct stack {
         uint64_t faults, late, ticks;   /* as in struct profile_stack */
         uint64_t touched;
@@ -21,8 +21,8 @@ struct stack {
 struct stacks { struct stack *s; size_t n; };
 
 /* Reads the table, whose content may be anything, since the program may have written there.  A call
- * that left no frame is put in; callers that kern could not see are those of other stacks, as far
- * as all agree that begin alike.  0 or -ENOMEM; the caller frees s->s. */
+ * that left no frame is put in.  Callers that kern could not see are taken from the other stacks
+ * that begin alike, as far as all of these agree.  0 or -ENOMEM; the caller frees s->s. */
 int stacks_read(struct stacks *s, const struct profile *p, struct code *c);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * See symbols.h.  A function may have several names, and what lies within one may have a name, too:
- * so the names are sorted, and the best of those at one address is kept.
+ * A function may have several names, and a place within a function may have a name, too.  So the
+ * names are sorted, and the best name of each address is kept.
  */
 #include <gelf.h>
 #include <libelf.h>
@@ -21,7 +21,7 @@ struct symbols {
         Elf *elf;                       /* owns the names */
         struct segment *segment;
         size_t nsegments;
-        struct symbol *symbol;          /* by start; no two have the same */
+        struct symbol *symbol;          /* by start; no two starts are equal */
         size_t nsymbols;
 };
 
@@ -175,7 +175,7 @@ const char *symbols_find(const struct symbols *s, uint64_t address, uint64_t *in
 {
         size_t low = 0, high = s->nsymbols;
 
-        while (low < high) {            /* the first that begins behind it */
+        while (low < high) {            /* the first symbol that begins behind the address */
                 size_t mid = low + (high - low) / 2;
                 if (s->symbol[mid].start <= address)
                         low = mid + 1;
@@ -184,7 +184,7 @@ const char *symbols_find(const struct symbols *s, uint64_t address, uint64_t *in
         }
         for (size_t i = low; i-- > 0 && low - i <= NESTED;) {
                 const struct symbol *y = &s->symbol[i];
-                /* One without a size of its own lasts until the next begins. */
+                /* A symbol without a size of its own lasts until the next symbol begins. */
                 if (address - y->start < y->size && (!y->open || i == low - 1)) {
                         *into = address - y->start;
                         return y->name;

@@ -8,14 +8,16 @@
 #include "profile/texts.h"
 #include "stats/formats.h"
 
-/* Of the table: so many places, and of those beyond the first few only what has a thousandth. */
+/* The table shows at most SITES_SHOWN places.  Behind the first SITES_ALWAYS a place must have a
+ * thousandth of all faults. */
 #define SITES_SHOWN   50
 #define SITES_ALWAYS  10
 #define CALLERS_SHOWN 3
 
 /* ---- one stack ---- */
 
-/* The place of its i-th address: where a call returns to is behind the call. */
+/* The place of the stack's i-th address.  A return address lies behind its call, so the place is
+ * looked up a byte before it. */
 static void place_of(struct code *c, const struct stack *s, unsigned i, struct place *p)
 {
         code_place(c, s->at[i] - (i > 0), p);
@@ -85,7 +87,7 @@ static int by_faults(const void *a, const void *b)
                                       : by_text(a, b);
 }
 
-/* Several stacks have the same names. */
+/* Merges the lines of stacks whose names are equal. */
 static size_t merge_lines(struct line *line, size_t n)
 {
         size_t kept = 0;
@@ -132,7 +134,7 @@ int profile_folded(const struct profile_of *of, FILE *f)
 /* An instruction at which the program waited. */
 struct site {
         uint64_t addr, faults, late, ticks;
-        const struct stack *most;       /* of its stacks, the one with most faults */
+        const struct stack *most;       /* its stack with most faults */
         uint64_t most_faults;
 };
 
@@ -182,7 +184,7 @@ static size_t read_sites(const struct stacks *all, struct site *site)
         return all->n;
 }
 
-/* How many of them the table shows. */
+/* How many sites the table shows. */
 static size_t shown(const struct site *site, size_t n, uint64_t all)
 {
         size_t i = 0;

@@ -10,7 +10,7 @@
 #include "profile/code.h"
 #include "profile/stacks.h"
 
-/* What a profile is of. */
+/* A profile's numbers, and the program that they are of. */
 struct profile_of {
         const struct stacks *stacks;
         uint64_t cut, lost, lost_ticks; /* as in struct profile */
@@ -20,10 +20,11 @@ struct profile_of {
         uint64_t tsc_khz;               /* 0: not known */
 };
 
-/* A line a stack, "main;insert;memcpy 123", outermost first, the one with most faults first.  0, or
- * -ENOMEM; the caller looks for errors of f. */
+/* A line for each stack, "main;insert;memcpy 123", outermost first; the stack with most faults
+ * comes first.  0, or -ENOMEM; the caller looks for errors of f. */
 int profile_folded(const struct profile_of *of, FILE *f);
-/* A table for people: a line a place in the program, and who called it from where.  Likewise. */
+/* A table for people: a line for each place in the program, with its callers.  Returns as
+ * profile_folded(). */
 int profile_table(const struct profile_of *of, FILE *f);
 
 #endif

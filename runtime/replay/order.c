@@ -207,7 +207,7 @@ static int take_texts(struct order *o, struct cursor *c, uint32_t files)
         if (!n)
                 return -EINVAL;
         o->program = strdup((const char *)c->at);
-        /* Each text takes two bytes at least: no room is made for more than can come. */
+        /* Each text takes two bytes at least: no room is made for more texts than can come. */
         if ((size_t)(c->end - c->at) / 2 < files)
                 return -EINVAL;
         o->file = calloc((size_t)files + 1, sizeof(*o->file));

@@ -9,7 +9,7 @@
  *   8         number of events
  *   8         sum of all other bytes of the file (order_sum)
  *   texts     path of the program, then one of each file; each ends with a 0 byte
- *   threads   for each, in ascending order: its number, how many events it has, and those
+ *   threads   for each, in ascending order: its number, how many events it has, and its events
  *   an event  two numbers: the object; and how many pages further it is than the object's event
  *             before (the first: than page 0), with the sign in bit 0
  *
@@ -22,11 +22,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Objects.  Their pages are counted from a place that is the same one in each run. */
+/* Objects.  Their pages are counted from a place that each run has. */
 enum order_object {
         ORDER_LOW,                      /* the program and its heap: from the heap's start */
-        ORDER_MAPPED,                   /* below where mmap begins: from there */
-        ORDER_STACK,                    /* above that: from the top of the address space */
+        ORDER_MAPPED,                   /* below mmap's base: from that base */
+        ORDER_STACK,                    /* above mmap's base: from the top of the address space */
         ORDER_FILE                      /* ORDER_FILE + n: file n, from its start */
 };
 #define ORDER_FILES_MAX 60000u
@@ -48,7 +48,7 @@ struct order {
         char **file;                    /* paths */
         uint32_t files;
         uint32_t events, threads;
-        order_event *event;             /* those of one thread together */
+        order_event *event;             /* events of one thread stand together */
         struct order_thread { uint32_t number, events; } *thread;
 };
 
@@ -63,7 +63,7 @@ void order_free(struct order *o);
 
 /* The file's content.  *bytes: to be freed.  0 or -ENOMEM. */
 int order_print(const struct order *o, uint8_t **bytes, size_t *n);
-/* The other way; any bytes may come.  0; -EINVAL, and *why says what is wrong, to follow the
+/* Reads a file's content; any bytes may come.  0; -EINVAL, with *why a sentence to follow the
  * file's name; -ENOMEM.  On error *o is empty. */
 int order_parse(struct order *o, const uint8_t *bytes, size_t n, const char **why);
 /* The sum that these bytes should have: FNV-1a, 64 bits, of all but the sum itself. */

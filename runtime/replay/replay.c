@@ -22,9 +22,9 @@
 #include "replay/table.h"
 
 static struct places places;
-/* Guards all that follows, once the program runs. */
+/* Guards the variables below, once the program runs. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct order order;              /* what is recorded, or replayed */
+static struct order order;              /* recorded, or replayed */
 static struct table table;
 static int record_fd = -1;
 static uint64_t drained;                /* events of the log that are in the order */
@@ -47,7 +47,7 @@ static void open_record(void)
                      opt.record);
 }
 
-/* More than any record can have. */
+/* More bytes than any record can have. */
 #define BYTES_MOST (1ll << 31)
 
 static void read_record(void)
@@ -89,7 +89,7 @@ void replay_init(void)
                 open_record();
 }
 
-/* As many as a program needs at least (settings/settings.c). */
+/* Frames that a program needs at least (settings/settings.c). */
 #define FRAMES_LEAST 64
 
 uint64_t replay_frames(void)
@@ -176,7 +176,7 @@ static bool room_for_number(uint32_t id)
         return true;
 }
 
-/* Its number in the order, or -errno.  Under the lock. */
+/* The file's number in the order, or -errno.  Under the lock. */
 static int number_for(uint32_t id)
 {
         char path[PATH_MAX + 16];
@@ -212,8 +212,8 @@ static bool translate(uint64_t noted, order_event *e)
         return n >= 0;
 }
 
-/* Takes new events from the log, while the numbers of files in them mean what they meant.  Under
- * the lock. */
+/* Takes new events from the log, before any file id in them can stand for another file.  Under the
+ * lock. */
 static void drain(void)
 {
         const struct record_log *log = (const struct record_log *)CONTROL->record;
@@ -291,7 +291,7 @@ void replay_end(void)
                 return;
         pthread_mutex_lock(&lock);
         write_record();
-        CONTROL->record = 0;            /* should an execve fail, the program goes on without */
+        CONTROL->record = 0;            /* if an execve fails, the program continues unrecorded */
         pthread_mutex_unlock(&lock);
 }
 

@@ -1,9 +1,9 @@
 /*
- * --record and --replay: what this run waits for is written to a file; what a recorded run waited
- * for is fetched ahead.  Of the program that was started alone: neither a child nor a program that
- * it executes takes part.
+ * --record writes to a file which pages this run waits for; --replay fetches ahead the pages that a
+ * recorded run waited for.  Only the program that was started takes part: neither a child nor a
+ * program that it executes does.
  *
- * order.h is the file, table.h what kern makes of it.
+ * order.h has the file, table.h the table that kern reads.
  */
 #ifndef VMRUN_REPLAY_HOST_H
 #define VMRUN_REPLAY_HOST_H
@@ -13,9 +13,8 @@
 
 /* Opens the files that the options name; a mistake ends vmrun with a message. */
 void replay_init(void);
-/* Pages of the cache.  A program that is recorded has half of it.  Which pages leave the cache is
- * never quite the same in two runs; what a cache of half the size lacks are nearly all pages that
- * the whole one may lack. */
+/* Pages of the cache.  A program that is recorded has half of it.  Two runs never evict quite equal
+ * sets of pages; a cache of half the size lacks nearly all pages that the whole cache may lack. */
 uint64_t replay_frames(void);
 /* Bytes of guest RAM that are needed behind the cache; 0: neither option was given. */
 uint64_t replay_room(void);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include "replay/table.h"
 
-/* The program and its heap are at one end of the address space, what is mapped at the other. */
+/* The program and its heap are at one end of the address space, mappings at the other. */
 order_event place_of(const struct places *p, uint64_t page)
 {
         if (page >= p->mapped)
@@ -118,7 +118,7 @@ static void *cut(uintptr_t *room, size_t bytes)
         return at;
 }
 
-/* Its addresses, in room at `at`. */
+/* The addresses of its parts, in room at `at`. */
 static struct replay plan(const struct table *t, uintptr_t *at)
 {
         struct replay r = { .events = t->events, .pages = t->pages, .streams = t->streams,
@@ -144,7 +144,7 @@ size_t table_size(const struct table *t)
 
 /* ---- where pages are ---- */
 
-/* Relaxed: vCPUs take what they find for a hint. */
+/* Relaxed: vCPUs take the address for a hint. */
 static void set_addr(struct table *t, uint32_t number, uint64_t page)
 {
         struct replay *r = t->replay;
@@ -159,7 +159,7 @@ static void set_addr(struct table *t, uint32_t number, uint64_t page)
                 if (e == 0)
                         break;
         }
-        /* So full, a search would take long: pages that moved so often are not found. */
+        /* In a hash so full a search would take long: pages that moved so often are not found. */
         if (t->used >= mask / 4 * 3)
                 return;
         t->used++;
@@ -171,7 +171,7 @@ void table_mapped(struct table *t, uint32_t file, uint64_t first, uint64_t n, ui
         const unsigned object = ORDER_FILE + file;
         uint32_t low = 0, high = t->file_pages;
 
-        while (low < high) {            /* the first of this file at or behind `first` */
+        while (low < high) {            /* the file's first page at or behind `first` */
                 uint32_t mid = low + (high - low) / 2;
                 order_event e = t->page[t->file_page[mid]];
                 if (order_object(e) < object ||

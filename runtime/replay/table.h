@@ -16,7 +16,7 @@ struct places { uint64_t low, mapped, stack; };
 /* The object of an address that belongs to no file, and its page there. */
 order_event place_of(const struct places *p, uint64_t page);
 
-/* What the host knows of a table. */
+/* The host's knowledge of a table. */
 struct table {
         uint32_t events, pages;
         uint32_t *number;               /* by event: its page */

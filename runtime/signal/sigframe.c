@@ -99,7 +99,7 @@ static bool inside(const struct altstack *alt, uint64_t sp)
         return sp > alt->sp && sp - alt->sp <= alt->size;
 }
 
-/* A stack that disarms itself is never the one in use. */
+/* A stack that disarms itself never counts as in use. */
 static bool on_altstack(const struct altstack *alt, uint64_t sp)
 {
         return !(alt->flags & AUTODISARM) && inside(alt, sp);
@@ -244,6 +244,6 @@ int sigframe_pop(struct thread *t, uint64_t *mask)
                     X86_IF;
         if (xstate_restore(t, f.fpstate))
                 return -EFAULT;
-        sigframe_altstack(t, &f.stack, NULL);   /* as on Linux, a bad one is not an error */
+        sigframe_altstack(t, &f.stack, NULL);   /* as on Linux, a bad stack is not an error */
         return 0;
 }

@@ -54,7 +54,7 @@ static void take(int sig, siginfo_t *info, void *context)
         if (sig == SYS_SIGKICK && ignored(&t->sighand->action[sig]))
                 return;                 /* our handler is installed only for the kicks */
         memcpy(&t->signal.info, info, sizeof(*info));
-        /* The kernel's set is 8 bytes; glibc's would reach into what follows it in the frame. */
+        /* The kernel's set is 8 bytes; glibc's would reach into the fields behind it. */
         memcpy(&mask, &uc->uc_sigmask, sizeof(mask));
         memcpy(&uc->uc_sigmask, &all, sizeof(all));
         t->signal.mask = mask;
@@ -78,8 +78,8 @@ static void end_at_once(struct thread *t, int sig)
         sys_own(__NR_tgkill, (uint64_t)t->pid, (uint64_t)t->tid, (uint64_t)sig, 0, 0, 0);
 }
 
-/* Sends the same signal again after END_SECONDS.  t's address marks it: timers of the program do
- * not have it. */
+/* Sends signal sig again after END_SECONDS.  t's address marks it: signals of the program's timers
+ * do not have that address. */
 static bool timer_start(struct thread *t, int sig)
 {
         struct sigevent e = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = sig,
@@ -93,7 +93,7 @@ static bool timer_start(struct thread *t, int sig)
 
 /* The program ends in signals_deliver().  Until then its signal stays open, to end a thread that
  * does not get there (for example because kern waits for a silent node).  Only the timer's signal
- * counts, because timeout(1) and terminals may send the same signal several times. */
+ * counts, because timeout(1) and terminals may send a signal several times. */
 static void take_last(int sig, siginfo_t *info, void *context)
 {
         struct thread *t = thread_self;
@@ -138,7 +138,7 @@ static bool tells_end(const struct thread *t, int sig)
 /* NOCLDSTOP NOCLDWAIT SIGINFO EXPOSE_TAGBITS RESTORER ONSTACK RESTART NODEFER RESETHAND: Linux
  * forgets the others. */
 #define FLAGS_KNOWN    0xdc000807ull
-/* Those that the host kernel must know. */
+/* Flags that the host kernel must know. */
 #define FLAGS_MIRRORED ((uint64_t)(SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT))
 
 void signals_restorer(void);
@@ -170,7 +170,8 @@ void signals_copy(struct thread *t, struct sighand *copy)
         t->sighand = copy;
 }
 
-/* At first use it is what vmrun was started with, if that can be the program's. */
+/* At the first use a disposition is the host's, with which vmrun was started.  If the host has a
+ * handler it is vmrun's own, and the program's disposition is the default. */
 static struct ksigaction *lookup(struct sighand *h, int sig)
 {
         struct ksigaction *k = &h->action[sig];
@@ -185,7 +186,7 @@ static struct ksigaction *lookup(struct sighand *h, int sig)
 
 /*
  * The host's action for a disposition of the program.  A handler blocks all signals (sa_mask) and
- * follows SA_RESTART.  The kick signal needs a handler whatever the program has.
+ * follows SA_RESTART.  The kick signal needs a handler, whatever its disposition.
  */
 static struct ksigaction host_action(const struct thread *t, int sig, const struct ksigaction *k)
 {
@@ -201,8 +202,8 @@ static struct ksigaction host_action(const struct thread *t, int sig, const stru
         };
 }
 
-/* A disposition of the kick signal without a handler of the program; SIG_IGN drops what is
- * pending. */
+/* A disposition of the kick signal without a handler of the program; SIG_IGN drops a pending
+ * signal. */
 static void set_kick(uint64_t handler)
 {
         const struct ksigaction plain = { .handler = handler };
@@ -293,8 +294,8 @@ uint64_t signals_hold(struct thread *t)
         /* for KVM too: upcalls made now must not be interrupted by a signal that stays pending */
         t->sigmask_dirty = true;
         t->signal.held = true;
-        /* From here on no signal comes.  If one was taken before, the host's mask was already
-         * full. */
+        /* From here on no signal comes.  If a signal was taken before, the host's mask was full
+         * already. */
         t->signal.held_mask = sys_put_off ? t->signal.mask : mask;
         return t->signal.held_mask;
 }
@@ -341,7 +342,7 @@ void signals_release(struct thread *t, uint64_t mask)
 {
         mask &= ~(bit(SIGKILL) | bit(SIGSTOP));
         t->signal.held = false;
-        /* a signal still waits for its frame: all stay blocked until then */
+        /* a signal still waits for its frame: all signals stay blocked until then */
         if (sys_put_off) {
                 t->signal.mask = mask;
                 return;
@@ -425,8 +426,8 @@ void signals_deliver(struct thread *t)
         signals_release(t, s->mask);
 }
 
-/* The SIGBUS was taken, if the program has it open.  Else it waits in the queue, and to force it
- * Linux has made its host action the default. */
+/* If the program has SIGBUS open, the signal was taken.  Else it waits in the queue, and Linux has
+ * made the host's action the default, to force the signal. */
 void signals_drop_forced(struct thread *t)
 {
         struct thread_signals *s = &t->signal;

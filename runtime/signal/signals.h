@@ -4,11 +4,12 @@
  * A program thread's mask, its pending signals, signalfd and waits are the host thread's own, and
  * so are the dispositions SIG_DFL and SIG_IGN.  vmrun has a handler only where the program has one:
  * it takes one signal, records its siginfo and leaves all signals blocked.  Then kern is made to
- * exit (EVENT_HOST).  Within EXIT_EVENT the frame is built, and the mask becomes what Linux would
- * have set.
+ * exit (EVENT_HOST).  Within EXIT_EVENT the frame is built, and the mask becomes the mask that
+ * Linux would have set.
  *
- * With --stats, vmrun also has a handler where the default action ends the program.  The signal
- * takes the same path, which ends the program (END_KILLED) instead of building a frame.
+ * With --stats, vmrun also has a handler where the default action ends the program.  Such a signal
+ * is taken and leads to EXIT_EVENT, too; there the program ends (END_KILLED), and no frame is
+ * built.
  */
 #ifndef VMRUN_SIGNALS_H
 #define VMRUN_SIGNALS_H
@@ -21,7 +22,7 @@
 #define SIGNALS_MAX 64
 
 struct sighand {
-        pthread_mutex_t lock;           /* guards the rest */
+        pthread_mutex_t lock;           /* guards the fields below */
         struct ksigaction action[SIGNALS_MAX + 1];      /* the program's */
         bool known[SIGNALS_MAX + 1];
 };
@@ -49,16 +50,16 @@ void signals_clear(struct thread *t);
 /* Blocks all signals of this thread and returns the program's mask; signals_release sets that mask
  * again, or another. */
 uint64_t signals_hold(struct thread *t);
-/* Signals that may end the program even while they are held: those that users send for that
- * purpose, whose action in the host kernel is also the default, and that the program does not
- * block.  So a program that is stuck can be ended.  0 when nothing is held. */
+/* Signals that may end the program even while signals are held: users send them for that purpose,
+ * their action in the host kernel is the default, too, and the program does not block them.  So a
+ * program that is stuck can be ended.  0 when nothing is held. */
 uint64_t signals_deadly(struct thread *t);
 /* The program is ending: opens these signals, whatever handlers the program had for them. */
 void signals_open_deadly(struct thread *t);
 void signals_release(struct thread *t, uint64_t mask);
 
-/* EXIT_EVENT: drops the SIGBUS that Linux has sent this thread because of a split lock in the
- * guest (KVM_EXIT_EXCEPTION).  signals_fault() makes the program's. */
+/* EXIT_EVENT: drops the SIGBUS that Linux has sent this thread because of a split lock in the guest
+ * (KVM_EXIT_EXCEPTION).  signals_fault() makes the program's SIGBUS. */
 void signals_drop_forced(struct thread *t);
 /* EXIT_EVENT: makes the frame of the signal that was taken, if any. */
 void signals_deliver(struct thread *t);

@@ -3,7 +3,7 @@
  *
  * In ring 0 (p = 0) no IDT gate is closed to `int n`, so it arrives as the exception n itself.  And
  * a selector of ring 3 cannot be loaded: `lret` and `iretq` to Linux's CS and `mov` of Linux's SS
- * fault, which some programs execute (Wine).  The instruction before or at RIP shows what happened;
+ * fault, which some programs execute (Wine).  The instruction before or at RIP shows the cause;
  * instructions that work on Linux are carried out here.  At p = 3 a pagetable-based KVM may raise
  * #UD for an `int n` whose gate is closed.
  */
@@ -17,7 +17,7 @@
 
 #define INT_LEN   2  /* bytes of `int n`: 0xcd n */
 #define CODE_MAX  15 /* bytes of the longest instruction */
-/* What IRET in ring 3 changes */
+/* The flags that IRET in ring 3 changes. */
 #define RFLAGS_OF_IRET (X86_FLAGS_OF_USER | X86_NT | X86_ID)
 
 /* ---- looking at the program's code ---- */

@@ -16,8 +16,8 @@ struct trapped {
 };
 
 /*
- * IN/OUT x, and t->v->regs: what they would be on Linux, where the program runs in ring 3.  True:
- * Linux does not refuse the instruction.  It was carried out, and the program continues.  In
+ * Makes x and t->v->regs, both IN/OUT, as they would be on Linux, where the program runs in ring 3.
+ * True: Linux does not refuse the instruction.  It was carried out, and the program continues.  In
  * EXIT_SIGNAL, all signals held.
  */
 bool trapped_as_on_linux(struct thread *t, struct trapped *x);

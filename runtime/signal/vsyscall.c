@@ -1,5 +1,5 @@
 /*
- * See vsyscall.h.  The page is not there: a jump to it faults, and the call is carried out here.
+ * The vsyscall page is not there: a jump to it faults, and the call is carried out here.
  */
 #include <errno.h>
 #include <sched.h>
@@ -15,13 +15,13 @@
 #define EACH  0x400     /* bytes from one call to the next */
 #define CALLS 3
 
-/* Stores what the program asked for; a null pointer is not stored to.  0 or -EFAULT. */
+/* Stores a result where the program wants it; nothing if `at` is null.  0 or -EFAULT. */
 static int store(struct thread *t, uint64_t at, const void *value, size_t size)
 {
         return at ? gmem_write(t, at, value, size) : 0;
 }
 
-/* By libc, which asks the host's vDSO: no filter of the program's sees it. */
+/* Calls libc, which asks the host's vDSO: no filter of the program's sees a system call. */
 static long call(struct thread *t, uint64_t nr, uint64_t a, uint64_t b)
 {
         struct timeval tv;
@@ -48,7 +48,7 @@ bool vsyscall_carried_out(struct thread *t, struct trapped *x)
         uint64_t nr = (r->rip - VSYSCALL) / EACH, back;
         long ret = -EFAULT;
 
-        /* Anything else than the fetch of an instruction there is an ordinary fault. */
+        /* Any fault but the fetch of an instruction of this page is an ordinary fault. */
         if (r->rip != t->v->cr2 || r->rip - VSYSCALL >= PAGE_SIZE)
                 return false;
         if (nr < CALLS && r->rip % EACH == 0 && gmem_read(t, &back, r->rsp, sizeof(back)) == 0)

@@ -12,8 +12,8 @@ struct thread;
 struct trapped;
 
 /* After a page fault of the program.  True: it was such a call, and the program continues behind
- * it.  False: the fault is *x, which is another where no call begins, or one has a bad pointer.  In
- * EXIT_SIGNAL, all signals held. */
+ * it.  False: *x is the fault to report.  It has changed if the jump led into the page where no
+ * call begins, or if a call has a bad pointer.  In EXIT_SIGNAL, all signals held. */
 bool vsyscall_carried_out(struct thread *t, struct trapped *x);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * What stands beside the numbers: which vmrun, program, host and KVM they are of.  Found out once:
- * with --stats before the program can change what this process sees, else when somebody asks.
+ * Facts beside the numbers: the vmrun, program, host and KVM that they are of.  They are found out
+ * once: with --stats before the program can change this process's view of the host, else at the
+ * first request.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"

@@ -1,5 +1,5 @@
 /*
- * What can be said of a histogram of latencies (common/buckets.h).
+ * Percentiles, mean and sum of a histogram of latencies (common/buckets.h).
  */
 #ifndef VMRUN_STATS_HISTOGRAM_H
 #define VMRUN_STATS_HISTOGRAM_H
@@ -25,7 +25,7 @@ uint64_t histogram_ns(const struct histogram *h, uint64_t ticks);
 /* The largest latency of a bucket, in ticks. */
 uint64_t histogram_end(unsigned bucket);
 
-/* The points that are shown of each. */
+/* The points that are shown of each histogram. */
 struct histogram_point { const char *name; uint64_t per_million; };
 #define HISTOGRAM_POINTS 5
 extern const struct histogram_point histogram_points[HISTOGRAM_POINTS];

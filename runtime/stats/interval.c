@@ -1,9 +1,9 @@
 /*
  * --stats-interval: a thread that reports while the program runs.
  *
- * It is vmrun's own: it takes no signals, stops nobody, and reads what others count.  Where the
- * report replaces a file it does so each time; else a line goes to standard error, which is dropped
- * if nobody reads it (common/line.h).
+ * The thread is vmrun's own: it takes no signals, stops no other thread, and reads the counters of
+ * other threads.  Where the report is a file, the thread replaces it each time.  Else it writes a
+ * line to standard error, which is dropped if its reader has stopped reading (common/line.h).
  */
 #include <inttypes.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * The thread of --stats-interval, and what a fork needs of it.
+ * The thread of --stats-interval, and its part in a fork.
  */
 #ifndef VMRUN_STATS_INTERVAL_H
 #define VMRUN_STATS_INTERVAL_H

@@ -99,7 +99,7 @@ static void print_members(struct json *j, const struct entry *of, unsigned depth
         }
 }
 
-/* Splits the key at the dots of its pattern: those of an instance are its own. */
+/* Splits the key at the dots of its pattern: dots in an instance's name do not count. */
 static void split(struct entry *e, const struct stats_item *i)
 {
         char part[STATS_KEY], name[STATS_KEY];

@@ -2,9 +2,9 @@
  * Snapshots: collecting them from the owners, and counting from the last reset on.
  *
  * Nothing is ever set to 0: counters belong to the threads that count.  A reset remembers a
- * snapshot, and what it has is taken off later ones.  So no count is lost or goes back.
+ * snapshot, and its numbers are subtracted from later snapshots.  So no count is lost or goes back.
  *
- * One thread at a time uses this file: the one that holds stats_lock (report.c).
+ * Only the thread that holds stats_lock (report.c) uses this file.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -32,8 +32,8 @@ void stats_register(stats_fn *fn)
 
 bool stats_only_counters(const struct stats *s) { return s->only_counters; }
 
-/* The new item, zeroed but for kind and instance; NULL: there is no memory, or it is not asked
- * for. */
+/* The new item, zeroed but for kind and instance; NULL: there is no memory, or the item is not
+ * asked for. */
 static struct stats_item *add(struct stats *s, const struct stats_kind *k, const char *instance)
 {
         if (s->only_counters && (k->type == STATS_GAUGE || k->type == STATS_TEXT))
@@ -233,7 +233,7 @@ static void take_off(struct stats_item *i, const struct stats_item *before)
         }
 }
 
-/* Both are in the same order, except that one may have what the other does not have. */
+/* Both snapshots have their items in one order, but each may have items that the other lacks. */
 void stats_subtract(struct stats *s, const struct stats *before)
 {
         unsigned at = 0;

@@ -1,5 +1,5 @@
 /*
- * A snapshot of the statistics: what writers read.
+ * A snapshot of the statistics, as its writers read it.
  */
 #ifndef VMRUN_STATS_MODEL_H
 #define VMRUN_STATS_MODEL_H
@@ -9,11 +9,11 @@
 
 struct stats_item {
         const struct stats_kind *kind;
-        char instance[STATS_NAME];      /* "": the only one */
-        uint64_t v;                     /* counter, gauge; of a ratio what is divided */
-        uint64_t by;                    /* of a ratio */
+        char instance[STATS_NAME];      /* "": the only instance */
+        uint64_t v;                     /* counter, gauge; of a ratio the dividend */
+        uint64_t by;                    /* of a ratio the divisor */
         unsigned times;
-        bool number;                    /* of a text */
+        bool number;                    /* the text is a number */
         char *text;
         struct histogram *h;
 };
@@ -42,11 +42,11 @@ uint64_t stats_value(const struct stats *s, const char *key);   /* 0: there is n
 int stats_count_up(struct stats *s);
 /* Counters and histograms count from 0 from here on.  0 or -ENOMEM. */
 int stats_rebase(void);
-bool stats_has_base(void);              /* was that done, maybe by the parent? */
+bool stats_has_base(void);              /* was stats_rebase() called, maybe by the parent? */
 /* to: zeroed before.  0 or -ENOMEM; it must be freed. */
 int stats_copy(struct stats *to, const struct stats *from);
 void stats_free(struct stats *s);
-/* Takes off what was counted before. */
+/* Subtracts the counts of an earlier snapshot. */
 void stats_subtract(struct stats *s, const struct stats *before);
 
 #endif

@@ -3,8 +3,8 @@
  * one HELP and one TYPE a metric, cumulative buckets.  Each sample is labelled with the process and
  * the number of its execve calls, so that the files of several can be collected together.
  *
- * A histogram has a bucket an octave, since each is a time series; its bounds are ends of vmrun's
- * own buckets, so the counts are exact.
+ * A histogram has a bucket an octave, since each bucket is a time series; its bounds are ends of
+ * vmrun's own buckets, so the counts are exact.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -28,7 +28,7 @@ static void print_escaped(FILE *f, const char *text)
         }
 }
 
-/* What may stand in the name of a metric or label. */
+/* The name of a metric or label: a character that it may not have becomes an underscore. */
 static void print_name(FILE *f, const char *name, size_t n)
 {
         for (size_t i = 0; i < n && name[i]; i++)
@@ -128,7 +128,7 @@ static bool same_group(const struct stats_kind *a, const struct stats_kind *b)
         return group_of(a) == group_of(b) && strncmp(a->key, b->key, group_of(a)) == 0;
 }
 
-/* Is the instance the name of the text itself, and not of what it describes? */
+/* Is the instance the name of the text itself, and not of the thing that it describes? */
 static bool names_itself(const struct stats_kind *k)
 {
         size_t n = strlen(k->key);

@@ -1,9 +1,9 @@
 /*
- * Where --stats goes: the last report, and those of --stats-interval.
+ * Where --stats goes: the last report, and the reports of --stats-interval.
  *
- * A file is replaced as a whole (base/outfile.h), so that whoever waits for it sees all of it or
- * nothing.  A pipe or a terminal is written to.  Other threads may report at any time (interval.c);
- * the lock makes them take turns.
+ * A file is replaced as a whole (base/outfile.h), so that a program that waits for it sees a whole
+ * report or none.  A pipe or a terminal is written to.  Other threads may report at any time
+ * (interval.c); the lock makes them take turns.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ static struct stats_place place = { .file = OUTFILE_NONE, .direct_fd = -1 };
 pthread_mutex_t stats_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool over;                       /* the last report was printed; under stats_lock */
 
-/* --- what the report is of --- */
+/* --- the process that the report is of --- */
 
 static void add_identity(struct stats *s)
 {
@@ -134,7 +134,7 @@ static void replace_file(bool last)
         char name[NAME_MAX + 1], *text = NULL;
         size_t size = 0;
 
-        /* What collects files does so by their suffix. */
+        /* Programs that collect such files look for their suffix. */
         outfile_name(&place.file, (size_t)(suffix_of(place.file.name, &format) - place.file.name),
                      name);
         int err = make_text(&text, &size);

@@ -1,9 +1,9 @@
 /*
- * Statistics: what vmrun and its program did, for --stats.
+ * Statistics of vmrun and its program, for --stats.
  *
- * Owners of numbers are registered once and add what they have to a snapshot (model.c), each number
- * with a struct stats_kind that says all there is to say of it.  Four writers print a snapshot:
- * lines for scripts (flat.c), a table for people (table.c), JSON (json.c), Prometheus's text format
+ * Owners of numbers are registered once.  They add their numbers to a snapshot (model.c), each with
+ * a struct stats_kind that says all there is to say of it.  Four writers print a snapshot: lines
+ * for scripts (flat.c), a table for people (table.c), JSON (json.c), Prometheus's text format
  * (prom.c).  report.c knows when and where to.  The keys are documented in vmrun(1).
  */
 #ifndef VMRUN_STATS_H
@@ -14,27 +14,27 @@
 
 enum stats_type {
         STATS_COUNTER,                  /* only grows; stats_reset() sets it to 0 */
-        STATS_GAUGE,                    /* is what it is now */
+        STATS_GAUGE,                    /* a value that may grow and shrink */
         STATS_RATIO,                    /* of two counters */
         STATS_TEXT,
         STATS_LATENCY,                  /* a histogram */
 };
 enum stats_unit { STATS_NUMBER, STATS_BYTES, STATS_NS };
 
-/* One kind of number; static.  It may have several instances: a % in key and title stands for the
- * name of one. */
+/* One kind of number; static.  It may have several instances: a % in key and title stands for an
+ * instance's name. */
 struct stats_kind {
-        /* "faults.%": what dots separate nests in JSON.  Of a text the part behind the last dot
-         * becomes a label in Prometheus's format, and what is before it the metric, as in
+        /* "faults.%": the parts between dots nest in JSON.  Of a text the part behind the last dot
+         * becomes a label in Prometheus's format, and the part before it the metric, as in
          * vmrun_about_info{kernel="..."}. */
         const char *key;
         enum stats_type type;
         enum stats_unit unit;
-        /* Prometheus's name of it, without vmrun_ and without what follows from unit and type.
-         * NULL: not there, since it can be computed from others. */
+        /* Its name in Prometheus's format, without vmrun_ and without the ends for unit and type.
+         * NULL: it is not there, since it can be computed from other numbers. */
         const char *metric;
         const char *label;              /* and its label for the instance, if key has a % */
-        /* In the table; NULL: not shown there. */
+        /* Its name in the table; NULL: not shown there. */
         const char *title;
         const char *help;               /* one sentence, without a full stop */
 };
@@ -56,12 +56,12 @@ void stats_text(struct stats *s, const struct stats_kind *k, const char *instanc
  * is added.  Both arrays may grow meanwhile. */
 void stats_latency(struct stats *s, const struct stats_kind *k, const char *instance,
                    const uint64_t *bucket, uint64_t ticks, uint64_t tsc_khz);
-/* Does the snapshot need counters and latencies only?  Then others need not be found out. */
+/* Does the snapshot need counters and latencies only?  Then other items need not be found out. */
 bool stats_only_counters(const struct stats *s);
 
-/* Owners add to snapshots in the order in which they were registered, at start.  They are called
- * by any thread, one at a time, while the program runs; they take no lock that is held over a
- * fork, and what they read only grows. */
+/* Owners add to snapshots in the order in which they were registered, at start.  They are called by
+ * any thread, one at a time, while the program runs; they take no lock that is held over a fork,
+ * and the counters that they read only grow. */
 typedef void stats_fn(struct stats *s);
 void stats_register(stats_fn *fn);
 /* From here on time counts; then owners are registered. */

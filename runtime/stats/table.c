@@ -1,6 +1,6 @@
 /*
  * For people: a table of latencies, a histogram of each, the counts that matter, a row for each
- * node, and the verdict.  Items are shown under their titles; those without are left out.
+ * node, and the verdict.  Items are shown under their titles; items without a title are left out.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -172,7 +172,7 @@ static void print_histogram(const struct stats_item *i, FILE *f)
                 unsigned n = (unsigned)((__uint128_t)row[r] * BAR_WIDTH / most);
                 char bar[BAR_WIDTH + 1];
                 memset(bar, '@', n);
-                /* what is not nothing is seen */
+                /* a row that has samples shows a mark */
                 if (!n && row[r])
                         bar[n++] = '.';
                 bar[n] = 0;

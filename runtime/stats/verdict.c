@@ -1,5 +1,5 @@
 /*
- * What the numbers mean: is the cache too small, the cleaner behind, the wire or the queue the
+ * The verdict on the numbers: is the cache too small, the cleaner behind, the wire or the queue the
  * limit?  vmrun(1) has the rules.  A rule says nothing where there is too little to judge by.
  */
 #include <string.h>
@@ -52,7 +52,7 @@ static struct verdict judge(const struct stats *s)
                 v.no_frame = percent(stats_value(s, "count.frame_waits") +
                                              stats_value(s, "count.direct_reclaim"),
                                      faults);
-        /* only what a node sends has queued */
+        /* only requests to nodes wait in a queue */
         if (queue && wire) {
                 v.queue = percent(queue, handler + queue + wire + install);
                 v.wire = percent(wire, handler + queue + wire + install);

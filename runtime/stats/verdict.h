@@ -1,5 +1,5 @@
 /*
- * What the numbers say.
+ * Verdicts on the numbers: gauges, and sentences for people.
  */
 #ifndef VMRUN_STATS_VERDICT_H
 #define VMRUN_STATS_VERDICT_H
@@ -9,7 +9,7 @@
 
 /* Adds the verdicts as gauges, 1 or 0. */
 void stats_judge(struct stats *s);
-/* A sentence for each that is 1; nothing if there is nothing to say. */
+/* A sentence for each verdict that is 1; nothing if none is. */
 void stats_print_verdict(const struct stats *s, FILE *f);
 
 #endif

@@ -52,11 +52,11 @@ static long check_request(const struct clone_request *rq)
         return (f & CLONE_SETTLS) && rq->tls >= TASK_SIZE ? -EPERM : 0;
 }
 
-/* Of a process that stops the threads of its parent and reads its memory, as LeakSanitizer makes it
- * at the end: to be traced by nobody itself. */
+/* Flags of a process that stops the threads of its parent and reads their memory, as LeakSanitizer
+ * makes it at the end.  It asks not to be traced itself (CLONE_UNTRACED). */
 #define TRACER (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_UNTRACED)
 
-/* Without -v too: the program ends with an error, and what it had not written yet is lost. */
+/* Without -v too: the program ends with an error, and its unwritten output is lost. */
 static void say_no_tracer(void)
 {
         static atomic_flag said = ATOMIC_FLAG_INIT;     /* orders nothing */
@@ -89,8 +89,8 @@ static long make(struct thread *t, const struct clone_request *rq)
                 if ((rq->flags & TRACER) == TRACER)
                         say_no_tracer();
                 info_once(0x70001,
-                          "a process that goes on in its parent's memory (clone flags 0x%llx) is "
-                          "not supported: ENOSYS",
+                          "a process that runs beside its parent in its parent's memory (clone "
+                          "flags 0x%llx) is not supported: ENOSYS",
                           (unsigned long long)rq->flags);
                 return -ENOSYS;
         }
@@ -101,7 +101,7 @@ long sys_clone(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         const struct clone_request rq = {
                 .flags = a[0] & 0xffffffff & ~(uint64_t)(CSIGNAL | CLONE_DETACHED),
-                /* A number of no signal tells nobody of the end, as 0. */
+                /* With a number of no signal the parent gets no signal at the end, as with 0. */
                 .exit_signal = (a[0] & CSIGNAL) <= SIGNALS_MAX ? (int)(a[0] & CSIGNAL) : 0,
                 .stack = a[1],
                 .parent_tid = a[2],

@@ -2,10 +2,10 @@
  * futex: uses the host's futex on the word's memory, which keeps its host address while a thread
  * waits there (gmem_word).
  *
- * Two threads that use the same word use the same host address: a page has one frame, and the frame
- * of a page with waiters is pinned.  So a waker need not make the page resident: if it is not, no
- * thread waits.  In the arena of MAP_SHARED mappings the host address is the shared page itself, so
- * it works across processes.
+ * Two threads that use one word use one host address: a page has one frame, and the frame of a page
+ * with waiters is pinned.  So a waker need not make the page resident: if the page is not, no
+ * thread waits.  In the arena of MAP_SHARED mappings the host address is in the shared page itself,
+ * so futexes work across processes.
  *
  * Requeueing is done by waking: if the kernel moved a sleeper to another word, that word's frame
  * would not be pinned.
@@ -191,5 +191,5 @@ long sys_futex(struct thread *t, const struct sys_row *row, const uint64_t a[6])
         return -ENOSYS;
 }
 
-/* ---- robust lists: what the kernel does for a thread that ends and holds locks
+/* ---- robust lists: the kernel's duty for a thread that ends and holds locks
  * (Documentation/locking/robust-futexes.rst) ---- */

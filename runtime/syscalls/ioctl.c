@@ -1,12 +1,12 @@
 /*
- * ioctl: a table of commands whose numbers do not say what becomes of the argument; for others, the
- * size and direction in the number.
+ * ioctl: a table has the commands whose numbers do not describe the argument; other numbers have
+ * its size and direction.
  *
  * A pointer, or a struct with a pointer in it, cannot be passed on: the kernel would follow it in
  * vmrun's own memory.  So a number without a size must be in the table, as its argument may be
- * anything, and a size is only trusted for families of devices known to have no pointers.  Others
- * get ENOTTY, reported with -v: the program finds a device that does not know the command, and
- * takes its second choice.
+ * anything, and a size is only trusted for families of devices known to have no pointers.  Other
+ * commands get ENOTTY, reported with -v: the program finds a device that does not know the command,
+ * and takes its second choice.
  */
 #include <linux/fs.h>
 #include <linux/fiemap.h>
@@ -20,9 +20,9 @@
 #include "memory/gmem.h"
 #include "syscalls/handlers.h"
 
-/* What becomes of the argument.  I_VALUE: passed on, or ignored; I_FD: a descriptor; I_NEWFD: as
- * I_VALUE, and the result is a new descriptor; I_IN, I_OUT, I_INOUT: the address of `size` bytes,
- * to the kernel, from it, both. */
+/* The kind of argument.  I_VALUE: passed on, or ignored; I_FD: a descriptor; I_NEWFD: as I_VALUE,
+ * and the result is a new descriptor; I_IN, I_OUT, I_INOUT: the address of `size` bytes, to the
+ * kernel, from it, both. */
 enum { I_VALUE, I_FD, I_NEWFD, I_IN, I_OUT, I_INOUT, I_REFUSE };
 static const struct ioctl_row {
         uint32_t first, last;
@@ -248,7 +248,7 @@ static size_t flexible(struct thread *t, uint32_t cmd, uint64_t addr)
         return 24 + (size_t)n16 * 32;
 }
 
-/* Errors of the descriptor itself come first, as those of one that is closed, or O_PATH. */
+/* Errors of the descriptor itself come first, as if it is closed, or was opened with O_PATH. */
 static long unknown(uint64_t fd, uint32_t cmd)
 {
         long ret = sys_raw(__NR_fcntl, fd, 11 /* F_GETSIG */, 0, 0, 0, 0);

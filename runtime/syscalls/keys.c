@@ -1,5 +1,5 @@
 /*
- * keyctl: its commands have rows of their own, and handlers for what rows cannot express.
+ * keyctl: its commands have rows of their own, and handlers where rows do not suffice.
  */
 #include <linux/keyctl.h>
 #include "marshal/iov.h"

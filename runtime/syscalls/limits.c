@@ -2,8 +2,8 @@
  * Resource limits and the size of memory.
  *
  * kern keeps the limits on memory (control.rlimit_*): set on the host, they would limit vmrun,
- * whose mappings are the cache.  privfd keeps the limit of descriptors.  All others are those of
- * the host process.
+ * whose mappings are the cache.  privfd keeps the limit of descriptors.  All other limits are the
+ * host process's.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,9 +22,8 @@
 #include "syscalls/handlers.h"
 #include "syscalls/limits.h"
 
-/* Has that process a mapping at the start of the window, as each vmrun has, whatever its file and
- * version?  Uses /proc, not the memory itself: more users may set its limits than may read its
- * memory. */
+/* Has process pid a mapping at the start of the window?  Each vmrun has, of any file and version.
+ * Uses /proc, not the memory itself: more users may set its limits than may read its memory. */
 static bool has_window(int pid)
 {
         char path[32], wanted[32], text[4096 + 1];
@@ -51,8 +50,9 @@ static bool has_window(int pid)
 }
 
 /*
- * The program's limits are in its own vmrun.  The host's are that vmrun's, which must not lose its
- * cache or its descriptors.  A vmrun without a window yet is recognised by its file.
+ * A program's limits are kept by its own vmrun.  The limits in the host kernel are that vmrun's,
+ * which must not lose its cache or its descriptors.  A vmrun without a window yet is recognised by
+ * its file.
  */
 bool sys_under_vmrun(int pid)
 {

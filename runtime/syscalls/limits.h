@@ -1,5 +1,5 @@
 /*
- * Whose limits a call may change: the program's own, or those of other processes.
+ * Processes under vmrun: a call changes neither their memory nor the limits that their vmruns keep.
  */
 #ifndef VMRUN_SYSCALLS_LIMITS_H
 #define VMRUN_SYSCALLS_LIMITS_H

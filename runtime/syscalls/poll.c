@@ -86,7 +86,7 @@ static long do_select(struct thread *t, const struct sys_row *row, const uint64_
         long ret;
 
         /* The kernel cuts n at the size of its table, which includes vmrun's descriptors: cut
-         * before those. */
+         * before vmrun's. */
         if (n > 0 && (uint64_t)n > limit)
                 n = (int32_t)limit;
         bytes = n > 0 ? ((size_t)n + 63) / 64 * 8 : 0;

@@ -53,8 +53,8 @@ static bool peek(pid_t tid, void *to, const volatile void *from, size_t n)
         return sys_own(__NR_process_vm_readv, (uint64_t)tid, P(&l), 1, P(&r), 1, 0) == (long)n;
 }
 
-/* The robust list of a thread of any process under vmrun, ours or another: it is in the thread's
- * vCPU block, which has the same address in each process. */
+/* The robust list of a thread of any process under vmrun, this process or another: it is in the
+ * thread's vCPU block, whose address is equal in all processes. */
 static bool find_robust_list(pid_t tid, uint64_t *head)
 {
         uint32_t version, n;
@@ -73,7 +73,7 @@ static bool find_robust_list(pid_t tid, uint64_t *head)
 }
 
 /* The host kernel checks the caller's rights, and knows the lists of native threads.  For a thread
- * under vmrun, its list is that of vmrun's libc. */
+ * under vmrun, the host kernel has the list of vmrun's libc. */
 long sys_get_robust_list(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t head = 0, len = 0;
@@ -88,7 +88,7 @@ long sys_get_robust_list(struct thread *t, const struct sys_row *row, const uint
         return gmem_write(t, a[2], &len, 8) || gmem_write(t, a[1], &head, 8) ? -EFAULT : 0;
 }
 
-/* Linux allows these only to a process with one thread. */
+/* Linux allows these flags only to a process with one thread. */
 #define OF_ONE_THREAD (CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)
 /* After these Linux makes children in the new namespace, but no threads in this process. */
 #define NO_THREADS_AFTER (CLONE_NEWPID | 0x80ull /* CLONE_NEWTIME */)
@@ -112,9 +112,9 @@ static long unshare_some(struct thread *t, uint64_t flags)
         return ret;
 }
 
-/* A descriptor table of its own would separate this thread from vmrun's others, so that flag is
- * ignored.  Flags that make new threads impossible come last: after the threads that vmrun has to
- * make again, or may need, exist. */
+/* A descriptor table of its own would separate this thread from vmrun's other threads, so that flag
+ * is ignored.  Flags that make new threads impossible come last: after the threads that vmrun has
+ * to make again, or may need, exist. */
 long sys_unshare(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t flags = a[0] & ~(uint64_t)CLONE_FILES, last = flags & NO_THREADS_AFTER;
@@ -160,7 +160,7 @@ long sys_setns(struct thread *t, const struct sys_row *row, const uint64_t a[6])
                 ret = sys_generic(t, row, a);
         if ((ret != -EINVAL && ret != -EUSERS) || !(kinds & (CLONE_NEWUSER | 0x80)))
                 return ret;
-        /* As above: what makes new threads impossible comes last. */
+        /* As above: the kind that makes new threads impossible comes last. */
         ret = call_alone(t, row->nr, a[0], a[1] & ~(uint64_t)CLONE_NEWPID, ret);
         if (ret == 0 && (kinds & CLONE_NEWPID))
                 ret = sys_own(row->nr, a[0], CLONE_NEWPID, 0, 0, 0, 0);
@@ -294,8 +294,8 @@ long sys_capability(struct thread *t, const struct sys_row *row, const uint64_t 
         return ret == 0 && row->nr == __NR_capget ? sys_deliver(t, a[1], data, n, 0) : ret;
 }
 
-/* Calls that may lower the policy or nice value of a thread of this process: the threads that vmrun
- * makes later are to have none of that.  What a child of vfork lowers is its own. */
+/* Calls that may lower the policy or nice value of a thread of this process: threads that vmrun
+ * makes later must not inherit them.  A child of vfork lowers no values but its own. */
 static void before_lowering(const struct thread *t)
 {
         if (!t->vforked)

@@ -18,12 +18,12 @@
 #define IN(n)           { K_IN, 0, -1, 0, n }
 #define INN(n)          { K_IN, AF_NULL, -1, 0, n }
 #define INA(k)          { K_IN, AF_NULL, k, 0, 1 }              /* argument k bytes */
-#define INI(k)          { K_IN, AF_NULL | AF_INT, k, 0, 1 }     /* the same, k an int */
+#define INI(k)          { K_IN, AF_NULL | AF_INT, k, 0, 1 }     /* as INA(k), k an int */
 /* Argument k elements of n bytes, and x bytes more. */
 #define INX(k, n, x)    { K_IN, 0, k, x, n }
 #define OUT(n)          { K_OUT, 0, -1, 0, n }
 #define OUTN(n)         { K_OUT, AF_NULL, -1, 0, n }
-/* Room for argument k bytes; the result is how many came. */
+/* Room for argument k bytes; the result is the number of bytes that came. */
 #define OUTR(k)         { K_OUT, AF_NULL | AF_RET, k, 0, 1 }
 #define OUTRI(k)        { K_OUT, AF_NULL | AF_RET | AF_INT, k, 0, 1 }
 #define OUTRU(k)        { K_OUT, AF_NULL | AF_RET | AF_UINT, k, 0, 1 }

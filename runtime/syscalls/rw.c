@@ -6,7 +6,7 @@
  * piece. More than that:
  *   regular files and block devices: pinned pages, no copy, chunk after chunk until one is short,
  *   whatever signal comes;
- *   message sockets, and what may be messages: one call with the whole length;
+ *   message sockets, and files that may carry messages: one call with the whole length;
  *   the rest: host buffers in chunks. A write continues until a chunk is short: Linux's write would
  *   not return earlier. A read ends after the first chunk: Linux's may, and a second chunk could
  *   sleep where the program's read would have returned. On character devices (/dev/zero) only a
@@ -56,7 +56,7 @@ static long piece(const struct io *io, const struct iovec *iov, int n, size_t do
                        (uint64_t)n, position(io, done), 0, io->flags);
 }
 
-/* The same for a file; Linux takes no signal between the parts of such a transfer. */
+/* As piece(), for a file: Linux takes no signal between the parts of such a transfer. */
 static long file_piece(const struct io *io, const struct iovec *iov, int n, size_t done)
 {
         if (!done)
@@ -119,8 +119,9 @@ static int part(const struct sys_iov *v, size_t at, size_t max, struct sys_iov *
 }
 
 /*
- * If bytes arrived that could not be stored, the program gets those that could, since Linux would
- * have stopped there, and a file's position moves back.  From a pipe or socket the rest is lost.
+ * If some of the bytes that arrived cannot be stored, the program gets the bytes before them, since
+ * Linux would have stopped there, and a file's position moves back.  From a pipe or socket the rest
+ * is lost.
  */
 static long store(struct thread *t, const struct io *io, const struct sys_iov *v, long ret)
 {
@@ -304,17 +305,17 @@ long sys_getrandom(struct thread *t, const struct sys_row *row, const uint64_t a
         return (long)done;
 }
 
-/* The pages that a copy needs so that its bytes have the same offsets in their pages as the
- * program's, plus one page behind it. */
+/* The bytes of pages for a copy, and one page behind it.  The copy begins at the offset in its page
+ * at which the program's bytes begin in theirs. */
 static size_t splice_pages(const struct iovec *v)
 {
         return ((P(v->iov_base) & (PAGE_SIZE - 1)) + v->iov_len + 2 * PAGE_SIZE - 1) &
                ~(size_t)(PAGE_SIZE - 1);
 }
 
-/* Into the pipe.  The copies are private and have the same offsets in their pages as the program's
- * bytes, so the kernel needs the same room for them in the pipe.  The pipe keeps their pages when
- * they are unmapped here. */
+/* Puts copies into the pipe.  They are private, and begin at the offsets in their pages that the
+ * program's bytes have, so they take as many places of the pipe as the program's bytes would.  The
+ * pipe keeps their pages when they are unmapped here. */
 static long splice_copies(struct thread *t, uint64_t fd, uint64_t flags, struct sys_iov *v)
 {
         size_t size = 0, at = 0;

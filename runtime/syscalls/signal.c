@@ -2,8 +2,8 @@
  * The system calls about signals: dispositions and handlers, masks, the alternate stack, the return
  * from a handler.
  *
- * Masks are the host thread's own, so the kernel does what Linux does.  signal/signals.c delivers
- * signals.
+ * Masks are the host thread's own, so the host kernel serves the calls about them.
+ * signal/signals.c delivers signals.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -42,9 +42,9 @@ static int64_t now_ns(void)
 }
 
 /*
- * A signal that others may take off the queue first, and give back: vmrun's kick, which is the
- * program's as well (vm/vcpu.c, put_off()). This thread was then woken for nothing, which the
- * kernel calls EINTR although no handler has run: it waits for the rest of its time.
+ * vmrun's kick is a signal of the program's as well: other threads may take it off the queue first,
+ * and give it back (vm/vcpu.c, put_off()).  This thread was then woken for nothing.  The kernel
+ * returns EINTR although no handler has run: the thread waits for the rest of its time.
  */
 long sys_rt_sigtimedwait(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {

@@ -1,7 +1,7 @@
 /*
  * Socket messages: buffers, names and control data in one header.  Descriptors in SCM_RIGHTS are
- * passed unchanged, since they are the host's.  vmrun's own are not sent, and received ones beyond
- * the program's limit are closed.
+ * passed unchanged, since they are the host's.  vmrun's own descriptors are not sent, and received
+ * descriptors beyond the program's limit are closed.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -10,7 +10,7 @@
 #include "marshal/scratch.h"
 #include "syscalls/handlers.h"
 
-/* Commands with a struct of n bytes out, or in for IPC_SET; the rest takes no pointer. */
+/* Commands with a struct of n bytes out, or in for IPC_SET; other commands take no pointer. */
 static long control(struct thread *t, const struct sys_row *row, const uint64_t a[6], int cmd,
                     int at, size_t n, bool out)
 {

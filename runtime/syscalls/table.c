@@ -30,7 +30,7 @@
 #define ADMIN   "changes the whole machine, which is no business of a program in a VM; " \
                 "as without the privilege"
 #define PORTS   "the ports that a program would see are the VM's; as without the privilege"
-#define QUOTA   "what follows its pointer depends on the file system; as without CONFIG_QUOTA"
+#define QUOTA   "the data at its pointer depend on the file system; as without CONFIG_QUOTA"
 #define AIO     "the kernel would keep addresses of the program's after the call; " \
                 "as without CONFIG_AIO"
 #define NUMA    "the program's memory is frames of a cache, which are not its own to place; " \
@@ -212,7 +212,8 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         NOT(remap_file_pages, ENOSYS, "replaced by mmap; the kernel emulates it only"),
         HROW(getdents64, 0, sys_getdents, FD, OUTRU(2), V),
         HAND(set_tid_address, 0, sys_set_tid_address),
-        NOT(restart_syscall, EINTR, "the kernel's own; a program that makes it gets the same"),
+        NOT(restart_syscall, EINTR,
+            "the kernel's own; a program that makes it gets EINTR from Linux, too"),
         ROWF(semtimedop, B, V, INX(2, 6, 0), V, INN(TIMESPEC)),
         ROW(fadvise64, FD, V, V, V),
         ROW(timer_create, V, INN(64), OUT(4)),
