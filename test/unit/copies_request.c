@@ -78,7 +78,8 @@ static uint64_t made_good[SLOTS];
 
 struct options opt = { .timeout_ms = 1u << 30, .verify = true, .replicas = 2 };
 
-/* What was wanting when a process began to look at all copies, and what may have changed since. */
+/* The copies that were wanting when a process began to look at all of them, and all that may have
+ * changed since. */
 static struct sight {
         bool wanting[SLOTS];
         struct { uint16_t word; unsigned good; uint64_t written, made; } of[SLOTS];

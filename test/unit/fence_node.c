@@ -67,7 +67,7 @@ void account_close(struct account *a)
         run_free(a);
 }
 
-/* Another of the same name may have been made since, by a request that came late. */
+/* A request that came late may have made another lease of that name since. */
 bool node_is_gone(const char *hex)
 {
         for (unsigned i = 0; i < ngone && i < 256; i++)

@@ -126,12 +126,12 @@ static void only_has(const struct seat *s, int life)
                            (unsigned long)s->p.files);
 }
 
-/* Nobody may have buried a process in whose memory s runs. */
+/* No process may have buried the one in whose memory s runs. */
 static void not_buried(const struct seat *s, uint64_t birth)
 {
         if (head->record[s->tree.self].state != RECORD_USED ||
             head->record[s->tree.self].birth != birth)
-                sched_fail("process %u runs in memory of one that was buried", s->p.seat);
+                sched_fail("process %u runs in memory of a process that was buried", s->p.seat);
 }
 
 static void be_child(struct seat *s)

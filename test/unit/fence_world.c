@@ -306,7 +306,7 @@ static void repeat(struct wire *w)
         met.repeated++;
 }
 
-/* What is in the socket when it is shut down can still be received. */
+/* Bytes that are in the socket when it is shut down can still be received. */
 static void deliver(struct wire *w)
 {
         if (w->over || w->shut) {

@@ -58,7 +58,7 @@ static struct flight {
 /* What the ring does now. */
 static struct {
         bool holds;                     /* nothing is carried out */
-        unsigned slow;                  /* a command is carried out at one step of so many */
+        unsigned slow;                  /* a command is carried out at one step of `slow` */
         unsigned fails, splits;         /* of 1000 commands */
         bool passes;                    /* some are not carried out, and would be if asked again */
         bool writes_fail;               /* all of them, with EIO */
@@ -199,7 +199,7 @@ static void expect(const char *at, unsigned page, uint32_t v, unsigned offset, u
                         fail_msg("page %u: word %u is not of version %u", page, i, v);
 }
 
-/* A frame that nobody has asked for belongs to another page: nobody else may change it. */
+/* A frame without a request belongs to another page: the driver may not change it. */
 #define OTHER PAGES
 static void use_otherwise(struct frame *f)
 {
@@ -335,7 +335,7 @@ static struct far_request *prepare(struct frame *f, enum far_op op, unsigned pag
         return &f->r;
 }
 
-/* Posts count of r; what is not taken is as if it had not been asked for. */
+/* Posts count of r; a request that is not taken is as if it had never been made. */
 static void post(struct far_request **r, unsigned count)
 {
         unsigned took = disk_post(&node, r, count);
@@ -506,7 +506,7 @@ static void silence(void **state)
                         assert_true(disk_is_down(&node));
                         carry_out(f);
                         if (d->given_up == 3)
-                                f->result = -ECANCELED;         /* nobody asks again */
+                                f->result = -ECANCELED;         /* it is not retried */
                         step(1);
                 }
         assert_false(disk_is_down(&node));

@@ -132,7 +132,7 @@ static void good_oddities(void **state)
         m.ph[1].p_memsz = m.ph[1].p_filesz;     /* without a bss, anywhere */
         m.size = 0x100;
         assert_int_equal(parse(), 0);
-        mkelf_init(&m, ET_EXEC);                /* with one that begins with a page */
+        mkelf_init(&m, ET_EXEC);                /* with a bss that begins with a page */
         m.ph[1].p_filesz = 0xff0;
         m.size = 0x100;
         assert_int_equal(parse(), 0);

@@ -1,7 +1,7 @@
 /*
  * The registry of mapped files and the arena of shared mappings, against the host kernel's own
- * mmap: the same errors, the same bytes, the same end of file; and the arena's allocator against a
- * model, at random.
+ * mmap: errors, bytes and the end of file must be equal.  The arena's allocator against a model, at
+ * random.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -60,7 +60,7 @@ void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
         return (void *)va;
 }
 
-/* KVM's memory slots: adjacent, never the same place twice. */
+/* KVM's memory slots: adjacent, no two at one place. */
 static uint64_t slots_end, slots_limit = UINT64_MAX;
 static unsigned nslots;
 int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
@@ -535,7 +535,7 @@ static bool would_be_dumped(const void *p)
         return dumped;
 }
 
-/* The same object at a second place, longer. Each place is given back by itself. */
+/* An object at a second place, longer. Each place is given back by itself. */
 static void mapped_again(void **state)
 {
         (void)state;
@@ -777,7 +777,7 @@ static uint32_t rnd(uint32_t n)
         return (uint32_t)((seed >> 11) % n);
 }
 
-/* So many bytes of memory at a multiple of unit, as a mapping of huge pages claims them. */
+/* Maps len bytes of memory at a multiple of unit, as a mapping of huge pages claims them. */
 static int64_t map_aligned(uint64_t len, uint64_t unit, struct exit_req *rq)
 {
         struct file_mapping m = {

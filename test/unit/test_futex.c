@@ -26,7 +26,7 @@
 #define TID    77
 
 static _Alignas(4096) uint32_t memory[WORDS];
-static bool absent;                     /* no page is resident, but what is asked for becomes it */
+static bool absent;                     /* no page is resident until it is asked for */
 static bool read_only;
 static int held, wrote;                 /* words that are held; how many were dropped as written */
 
@@ -211,7 +211,7 @@ static void test_wake(void **state)
         assert_int_equal(calls[1].bits, 5);
         assert_int_equal(futex(AT(1), OWN(FUTEX_WAKE_BITSET), 1, 0, 0, 0), -EINVAL);
         assert_int_equal(futex(AT(1) + 1, OWN(FUTEX_WAKE), 1, 0, 0, 0), -EINVAL);
-        /* No thread waits at a page that is not resident, nor at one that is not mapped. */
+        /* No thread waits at a page that is not resident, nor at a page that is not mapped. */
         assert_int_equal(futex(BASE - 4, OWN(FUTEX_WAKE), 1, 0, 0, 0), 0);
         assert_int_equal(futex(BASE - 4, FUTEX_WAKE, 1, 0, 0, 0), -EFAULT);
         absent = true;

@@ -277,7 +277,7 @@ static void test_readahead_shrinks(void **state)
         assert_batch(9000, 1, 2);
         at(20000, LOOKAHEAD_MISS);
         assert_no_batch();
-        touch(110, 110);                /* of an older batch, and a hit all the same */
+        touch(110, 110);                /* of an older batch, and still a hit */
         at(30000, LOOKAHEAD_MISS);
         assert_batch(29999, 1, 4);
 }

@@ -322,7 +322,7 @@ static void silences(void **state)
         assert_int_equal(as, RDMA_SILENT);
         assert_int_equal(n, 1);
         assert_in_range(given_up(true, 0, 300, 0, &as, &n), 700, 800);
-        /* It is slow, and then goes on. */
+        /* The node is slow, and then serves again. */
         assert_int_equal(given_up(true, 2900, 100, 0, &as, &n), -1);
         assert_in_range(n, 8, 11);
         /* It answers, but nothing ends. */
@@ -331,10 +331,10 @@ static void silences(void **state)
         /* It was slow, and then it died: at most two questions later. */
         assert_in_range(given_up(true, 0, 10, 1500, &as, &n), 1500, 2010);
         assert_int_equal(as, RDMA_SILENT);
-        /* What is short asks nothing. */
+        /* A short silence asks nothing. */
         assert_int_equal(given_up(true, 400, 10, 0, &as, &n), -1);
         assert_int_equal(n, 0);
-        /* Without other copies there is nobody else to ask for the page. */
+        /* Without other copies there is no other node to ask for the page. */
         assert_in_range(given_up(false, 0, 20000, 0, &as, &n), 3000, 3100);
         assert_int_equal(n, 0);
 }

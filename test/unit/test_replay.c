@@ -378,7 +378,8 @@ static void test_end(void **state)
         assert_true(replay_next(r, s) == 0);
 }
 
-/* A page that was not asked for moves the cursor a little; one that was, as far as was asked. */
+/* A page that was not asked for moves the cursor by at most REPLAY_NEAR.  An asked page moves it as
+ * far as pages were asked for. */
 static void test_steps(void **state)
 {
         (void)state;

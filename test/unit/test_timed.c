@@ -261,7 +261,7 @@ static void test_part(void **state)
         assert_int_equal(wires.lock, 0);
 }
 
-/* Somewhat more than half of what was asked for ahead, and not if the next one is far. */
+/* A stay takes somewhat more than half of the pages asked for ahead; none if the next is far. */
 static void test_stay(void **state)
 {
         (void)state;

@@ -1,6 +1,6 @@
 /*
- * The same random calls, well-formed and not, to kern's code and to the kernel underneath: results
- * and maps must agree. Runs in a child, over addresses that nothing else uses. Calls that differ on
+ * Random calls, well-formed and not, each to kern's code and to the kernel underneath: results and
+ * maps must agree. Runs in a child, over addresses that nothing else uses. Calls that differ on
  * purpose (kern/mm/remap.c, kern/mm/advise.c) are left out, and mremap over several VMAs, which
  * Linux allows since 6.17.
  */
