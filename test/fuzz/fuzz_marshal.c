@@ -258,8 +258,8 @@ int sigframe_altstack(struct thread *t, const struct altstack *new, struct altst
 /* One thread, which is never stopped. Calls for threads and processes are not reached. */
 _Thread_local struct thread *thread_self;
 _Atomic uint32_t threads_stopping;
-void threads_tell_stopper(void) { FAIL("nobody stops it"); }
-void threads_wait_to_go(struct thread *t) { (void)t; FAIL("nobody stops it"); }
+void threads_tell_stopper(void) { FAIL("no thread stops it"); }
+void threads_wait_to_go(struct thread *t) { (void)t; FAIL("no thread stops it"); }
 long threads_end(struct thread *t, int status) { (void)t, (void)status; FAIL("it ends"); return 0; }
 bool has_capability(int cap) { (void)cap; return false; }
 void procfs_links(struct thread *t, long nr, const uint64_t h[6]) { (void)t, (void)nr, (void)h; }

@@ -6,17 +6,17 @@
  * cut up, and when it reads its replies. Behind and beside its export lies the memory of other
  * clients.  What must hold:
  *   - no byte outside the export is read or written (it has exactly its size here, between the
- *     address sanitizer's red zones); what a lease says of memnode behind its last byte is nobody's
- *     memory;
+ *     address sanitizer's red zones); the status of memnode that a lease has behind its last byte
+ *     is no memory of any client's;
  *   - every request is answered once, in order, with the cookie it came with and the error that the
- *     protocol has for it; what was sent is what was asked for, in the form that was agreed on, and
- *     nothing else;
+ *     protocol has for it; memnode sends the data of the requests, in the form that was agreed on,
+ *     and nothing else;
  *   - the export holds what the requests say, and a READ returns bytes that were at its place at
  *     some time;
  *   - only wrong magic, a goodbye and the end of the stream end it, after everything before has
  *     been answered.
- * Out of scope: what several connections do to each other, one that is cut included
- * (test/nbd/cases.py), memory given back to the host (`zeroes` there).
+ * Out of scope: several connections beside each other, cut ones included (test/nbd/cases.py), and
+ * memory given back to the host (`zeroes` there).
  *
  * The first three bytes of an input choose the form of replies, how receives and sends are cut, and
  * whether memnode is about to end; the rest is a script: a byte 0 to 127 and what follows makes a

@@ -160,7 +160,7 @@ def wrong_magic(at):
 
 
 def zeroes(at):
-    """WRITE_ZEROES and TRIM of all sizes, also those that are given back to the host.
+    """WRITE_ZEROES and TRIM of all sizes, also of memory that memnode gives back to the host.
 
     All is zero inside, and untouched outside.
     """
@@ -176,7 +176,7 @@ def zeroes(at):
                 got = c.read(0, 8 * MIB)
                 want = b"\xa5" * offset + b"\0" * length + b"\xa5" * (8 * MIB - offset - length)
                 assert got == want, (kind, flags, offset, length)
-        c.write(MIB, b"\x5a" * MIB, FUA)        # what was given back can be written again
+        c.write(MIB, b"\x5a" * MIB, FUA)        # memory that was given back is written again
         assert c.read(MIB, MIB) == b"\x5a" * MIB
 
 

@@ -14,10 +14,10 @@
  * when another node has woken the I/O thread.  A read that then takes as long as the driver's tick
  * was not sent at once.
  *
- * --hand-back: other nodes have the same pages (far_node.hands_back).  What is handed back is
- * started again when the node is up.  Until then its frame has a pattern, so a late transfer shows.
- * --downs: so many times the node must go down.  --stop: its server, process PID, is stopped and
- * continued here.
+ * --hand-back: other nodes have copies of the pages (far_node.hands_back).  A transfer that is
+ * handed back is started again when the node is up.  Until then its frame has a pattern, so a late
+ * transfer shows.  --downs: how often the node must go down.  --stop: the driver stops the node's
+ * server, process PID, and continues it.
  *
  * Exit status: 0; 1 if data is wrong or something leaked; 125 as vmrun, with the driver's sentence
  * on standard error.
@@ -504,8 +504,8 @@ static void pause_with_it(struct far_node *n)
                 wait_some(n);
 }
 
-/* The server is down after a second; then a process of the tree attaches that finds it so; then it
- * goes on. */
+/* The server is down after a second; then a process of the tree attaches that finds it so; then the
+ * server is continued. */
 static void stop_and_go(struct far_node *n, char *frames)
 {
         char why[FAR_WHY] = "";
