@@ -77,7 +77,7 @@ extern struct counts met;
 /* ---- processes (copies_process.c) ---- */
 
 struct seat;
-/* What can end at any step. */
+/* A program, or the I/O side of a process: it can end at any step. */
 struct life {
         struct seat *seat;
         jmp_buf top;
@@ -147,8 +147,8 @@ void hold(struct page *g, uint64_t slot);
 void forget(struct page *g);
 /* Asks for a page to be written, with new content, or to be read. */
 void ask(struct seat *s, struct page *g, bool write);
-bool all_over(void *seat);              /* what was asked for */
-void settle_all(struct seat *s);        /* looks at what is over */
+bool all_over(void *seat);              /* all pages that were asked for */
+void settle_all(struct seat *s);        /* looks at the pages that are over */
 void quiesce(struct seat *s);
 struct page *take_slot(struct seat *s); /* NULL: there is none */
 void let_go(struct seat *s, struct page *g);

@@ -149,7 +149,7 @@ void net_orphan(const struct seat *s)
                         orphan(f);
 }
 
-/* Of members from first to last, but not what has that serial. */
+/* Ends the connections of members from first to last, but for the one with that serial. */
 static void end_connections(unsigned node, uint64_t first, uint64_t last, uint64_t serial)
 {
         for (struct flight *f = flights; f < flights + FLIGHTS; f++)
@@ -167,7 +167,7 @@ static unsigned nkept[SEATS][NODES];
 static struct view *view_of(const struct far_node *n) { return &self()->view[n->index]; }
 static uint64_t member_of(const struct seat *s) { return head->record[s->tree.self].birth; }
 
-/* The connection is gone, and with it what it would answer. */
+/* The connection is gone, and with it all its answers. */
 static void hand_back(struct far_node *n, bool say)
 {
         struct seat *s = self();

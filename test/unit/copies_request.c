@@ -1,6 +1,6 @@
 /*
- * See copies_model.h: copies.c, request.c and outage.c, as they are.  What the last two keep for
- * their process is swapped when another process of the model continues.
+ * See copies_model.h: copies.c, request.c and outage.c, as they are.  The state of the last two is
+ * swapped when another process of the model continues.
  */
 #include <errno.h>
 #include <limits.h>

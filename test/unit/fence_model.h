@@ -74,7 +74,7 @@ extern struct counts met;
 
 /* ---- lives (fence_world.c) ---- */
 
-/* What can end at any step: a process, a thread of memnode. */
+/* A process or a thread of memnode: it can end at any step. */
 struct life {
         jmp_buf top;
         bool doomed;                    /* continues at `top`, from its next step on */
@@ -222,7 +222,7 @@ void process_reset(void);
 void process_spawn(void);
 void process_kill(struct process *p);
 unsigned process_slabs(const struct process *p);        /* that it uses */
-/* By the I/O side: a transfer is over; page: what was read. */
+/* By the I/O side: a transfer is over; value: of the page that was read. */
 void process_done(struct process *p, const struct transfer *t, uint64_t value);
 /* The node is lost for good. */
 void process_loses(struct process *p, unsigned node);

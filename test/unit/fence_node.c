@@ -307,7 +307,7 @@ void node_reset(uint32_t grace_ms)
         opt.grace_ms = grace_ms;
 }
 
-/* As kept.c has it: what the next memnode finds in the file. */
+/* Makes the lease as the next memnode finds it in the file (kept.c). */
 static void keep(struct lease *l)
 {
         for (struct server *s = servers; s < servers + THREADS; s++)

@@ -60,7 +60,7 @@ static void make_process(struct seat *s, enum start how)
         s->start = how;
 }
 
-/* What a child has from its parent. */
+/* Gives a child its parent's view of the nodes, place in the tree and files. */
 static void inherit(struct seat *s, const struct seat *parent)
 {
         memcpy(s->p.view, parent->p.view, sizeof(s->p.view));

@@ -68,8 +68,8 @@ struct world {
         enum plant plant;
         uint64_t seed;
         _Atomic uint32_t living;        /* about how many processes the tree has */
-        /* For the end.  A process adds its reads and writes now and then; what it did since is not
-         * counted when it is killed.  pieces: reads of parts that took no whole page. */
+        /* For the end.  A process adds its reads and writes now and then; if it is killed, those
+         * since then are not counted.  pieces: reads of parts that took no whole page. */
         _Atomic uint64_t reads, pieces, writes, forks, execs, kills, ends, cuts, shared, released;
         _Atomic uint64_t wanted;
         /* Pages that were found to be wrong: by the sum alone, by both, by the content alone. */
@@ -98,7 +98,7 @@ static inline char *node_page(uint64_t slot)
 
 /* In the process that is to be the node. */
 void node_begin(const struct tree *t);
-/* It takes what it can, and sleeps for a moment. */
+/* The node takes the messages that it can, and sleeps for a moment. */
 void node_turn(void);
 /* The driver's cut(): when it returns true, nothing of these members arrives any more.  False: the
  * node did not answer in time. */

@@ -1,10 +1,10 @@
 /*
  * See soak.h: a process of a tree, which is to the slots and to the node what kern and the I/O
- * thread are.  It takes slots, writes to them, reads them and checks what it read; it forks,
+ * thread are.  It takes slots, writes to them, reads them and checks their pages; it forks,
  * executes itself, ends, and is killed between any two instructions.
  *
- * Slots come from kern's allocator, and what processes share from runtime/far.  This file adds what
- * the pager guarantees: a slot is read only after its write was answered; it is written only while
+ * Slots come from kern's allocator, and shared slots from runtime/far.  This file keeps the pager's
+ * promises: a slot is read only after its write was answered; it is written only while
  * slotmap_writable() says so; and no write to it is under way when it is released, or shared at a
  * fork.
  */

@@ -92,7 +92,7 @@ static void expect(int fd, const char *text)
         assert_memory_equal(got, text, n);
 }
 
-/* The server has closed it; what it sent before does not matter. */
+/* The server has closed the connection; the bytes that it sent before do not matter. */
 static bool is_closed(int fd)
 {
         char bytes[4096];

@@ -493,7 +493,7 @@ static void test_recorded(void **state)
         env_teardown();
 }
 
-/* The policy is asked once a fault, with what happened, while the program's own read is under
+/* The policy is asked once a fault, with the fault's cause, while the program's own read is under
  * way; not where the access is denied, and not for a page of a range. */
 static void test_ahead(void **state)
 {

@@ -289,7 +289,7 @@ static void identity(void **state)
         close(fd), close(ro), close(ro2), close(other);
 }
 
-/* The registry returns what mmap of the host returns. After a success nothing is left. */
+/* The registry returns the errors of the host's mmap. After a success nothing is left. */
 static void errors(void **state)
 {
         (void)state;
@@ -640,7 +640,7 @@ static void huge_rules(int fd)
         close(plain);
 }
 
-/* The file grows to the end of what may be written, as natively, and no further. */
+/* The file grows to the end of a mapping that may be written, as natively, and no further. */
 static void huge_sizes(int fd)
 {
         const uint64_t *out = thread.v->exit.out;
@@ -879,7 +879,7 @@ static void allocator(void **state)
         assert_int_equal(files_live(), 0);
         assert_true(backed <= 8ull << 30 && nslots <= 10);
 
-        /* One range over several owners: what munmap of neighbours may ask for. */
+        /* One range over several owners, as munmap of neighbours may ask for it. */
         struct exit_req a = { .a = { 4096 } }, b = a;
         assert_int_equal(files_exit_anon_shared(&thread, &a) | files_exit_anon_shared(&thread, &b),
                          0);

@@ -1,7 +1,7 @@
 /*
  * futex (runtime/syscalls/futex.c) and robust lists without a host: the program's memory is an
- * array, of which the second half is shared with other processes, and the host's futex says what it
- * was asked for.
+ * array, of which the second half is shared with other processes, and the host's futex notes its
+ * calls.
  */
 #include <errno.h>
 #include <limits.h>
@@ -30,14 +30,14 @@ static bool absent;                     /* no page is resident until it is asked
 static bool read_only;
 static int held, wrote;                 /* words that are held; how many were dropped as written */
 
-/* What the host was asked. */
+/* A call of the host's futex. */
 static struct call {
         uint64_t word, op, n, bits, ts, second;
         struct timespec timeout;
 } calls[16];
 static unsigned ncalls;
 static uint32_t waiters[WORDS];         /* at each word */
-static long answer;                     /* to what is no wake-up */
+static long answer;                     /* to a call that is no wake-up */
 
 _Thread_local _Atomic uint32_t sys_put_off;
 static struct thread self;

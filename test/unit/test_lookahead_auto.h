@@ -47,8 +47,8 @@ static void test_auto_opens(void **state)
         }
 }
 
-/* Once a stream has used as many pages as the rule says, it passes on what lies a window behind it:
- * each page once. */
+/* Once a stream has used as many pages as the rule says, it passes on the pages that lie a window
+ * behind it, each once. */
 static void test_auto_passed(void **state)
 {
         static const int64_t strides[] = { 1, -3 };
@@ -240,7 +240,7 @@ static void test_auto_unknown(void **state)
         assert_no_batch();
 }
 
-/* What there was no room for is asked for next time. */
+/* Pages for which there was no room are asked for next time. */
 static void test_auto_cut(void **state)
 {
         (void)state;
@@ -549,7 +549,7 @@ static void test_auto_usual(void **state)
                 }
                 used_pages += n >= 20 ? 26 : 0;
         }
-        /* Without what was learnt, the last window of each is 32. */
+        /* Without the learnt length, the last window of each is 32. */
         assert_in_range(asked, used_pages / 2, used_pages + used_pages / 2);
         assert_in_range(look.usual, 12, 40);
 }
@@ -586,7 +586,7 @@ static void test_auto_said(void **state)
         said(1);
         said(-1);
         said(-6);
-        /* What there was no room for is asked for later. */
+        /* Pages for which there was no room are asked for later. */
         begin(LOOKAHEAD_AUTO, 16);
         all = LOOKAHEAD_USED;
         lookahead_stream(&look, &rule, 700, 2, 20, used, NULL, &batch);

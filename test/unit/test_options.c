@@ -602,7 +602,7 @@ static void leases_of_a_tree(void)
         assert_int_equal(far_lease(NULL, 3), -ENOSPC);
 }
 
-/* What kern is told of a node that is to be as slow as one behind a network. */
+/* The times that kern is told for a node that is to be as slow as a node behind a network. */
 static void timing(void **state)
 {
         struct slab s = { .kind = SLAB_MEMORY };
@@ -708,7 +708,7 @@ static void a_node_more(void)
         assert_int_equal(used[1], 7);
 }
 
-/* Not while others share the tree; nor what does not exist, or does not fit. */
+/* No node is added while others share the tree, nor a node that does not exist, or does not fit. */
 static void no_node_more(void)
 {
         struct vm vm = { .calls = &no_calls };

@@ -521,7 +521,7 @@ static void nobody_waits(void)
                 fail_msg("a vCPU waits for the end of a write");
 }
 
-/* The node may be silent for minutes: what system calls do to the page does not wait for it. */
+/* The node may be silent for minutes: a system call's change of the page does not wait for it. */
 static void test_use_while_written(void **state)
 {
         (void)state;

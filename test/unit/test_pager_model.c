@@ -352,7 +352,7 @@ static void gmem_actor(void *arg)
 
 static bool post_some(void) { return !chance(4); }
 
-/* The last to stop: others wait for what it ends. */
+/* The last to stop: other actors wait for the transfers that it ends. */
 static void io_actor(void *arg)
 {
         (void)arg;

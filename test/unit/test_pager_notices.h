@@ -27,7 +27,7 @@ static void ahead(unsigned v)
         assert_true(page_prefetch(&env.pg, &env.pte[v], env.pte[v], f, false));
 }
 
-/* Nothing counts, nothing is pinned, and what was counted is not lost by an eviction. */
+/* No notice counts, no frame is pinned, and an eviction does not lose the words' new values. */
 static void none_left(void)
 {
         assert_int_equal(words[0] | words[1], 0);

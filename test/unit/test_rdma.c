@@ -172,7 +172,7 @@ static void run_ends_with_the_slab(void **state)
 struct clock { struct rdma_pace p; uint64_t now, sent; };
 
 /* A demand read that finds as much of the background before it as may be posted, each page of which
- * takes `page` ticks; then a pause.  What it took. */
+ * takes `page` ticks; then a pause.  Returns the ticks that the read took. */
 static uint64_t demand(struct clock *c, uint64_t page)
 {
         unsigned n = rdma_pace_room(&c->p, 0);
@@ -193,7 +193,7 @@ static uint64_t demand(struct clock *c, uint64_t page)
 }
 
 /* The window that many demand reads lead to, and how many of the last 100 took more than three
- * times what one takes alone. */
+ * times ALONE. */
 static unsigned settle(struct clock *c, uint64_t page, unsigned *slow)
 {
         for (unsigned i = 0; i < 900; i++)

@@ -299,7 +299,7 @@ static void all_processes_are_whole(void **state)
         assert_int_equal(all_whole, 1);
         pass_time(LATER);
         assert_int_equal(all_whole, 1);
-        /* another process has copied what it had */
+        /* another process has copied its pages */
         whole_copied();
         pass_time(LATER);
         assert_int_equal(all_whole, 2);

@@ -126,7 +126,7 @@ static void test_damage(void **state)
         free(bytes);
 }
 
-/* With a right sum, but what no vmrun writes. */
+/* A file with a right sum, but with a byte that no vmrun writes. */
 static void test_nonsense(void **state)
 {
         struct order o = some_order();
@@ -288,7 +288,7 @@ static void test_places(void **state)
         order_free(&o);
 }
 
-/* What lies nowhere in this run's address space has no address. */
+/* An event that lies nowhere in this run's address space has no address. */
 static void test_out_of_bounds(void **state)
 {
         struct order o = { .events = 0 };

@@ -25,7 +25,7 @@ static pte_slot_t entry;                /* of the page, where a frame has it */
 static struct far_node node[2];
 static struct far_slab slab;
 static bool given, shares, owns, may_write, being_written, goes_away;
-/* What reading a copy says, the first and all later times. */
+/* The answer of a read of a copy: the first, and all later ones. */
 static enum check first_says[2], then_says[2];
 static unsigned reads[2], spoiled, repairs, missed;
 static unsigned held;                   /* slots */

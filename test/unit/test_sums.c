@@ -131,7 +131,7 @@ static void parts_are_pieces(void **state)
         }
 }
 
-/* A bit in what was read is found; one outside is none of its business, but the page's. */
+/* A wrong bit in the part is found.  A wrong bit outside it is left to the sum of the page. */
 static void any_bit_is_found(void **state)
 {
         (void)state;

@@ -100,7 +100,7 @@ static void drained_for_parent(void **state)
         tree_close(&a.tree);
 }
 
-/* What cuts off all that are dead, as slabs.c does. */
+/* Cuts off all dead processes, as slabs.c does. */
 static void cut_all(struct tree *t)
 {
         struct tree_dead d;
@@ -473,7 +473,7 @@ static void newcomer(void **state)
         tree_close(&a.tree);
 }
 
-/* exec keeps the descriptor: what it leads to is looked at before it is believed. */
+/* exec keeps the descriptor: the file behind it is looked at before it is believed. */
 static void attach(void **state)
 {
         static struct actor a;

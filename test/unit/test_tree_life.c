@@ -44,7 +44,7 @@ static void at(void);
 enum role { PARENT, CHILD, ROLES };     /* CHILD: or the program after execve */
 static struct round {
         enum { FORK, EXEC, VFORK, KINDS } kind;
-        /* EXEC, VFORK: what is executed knows no tree; is no file */
+        /* EXEC, VFORK: the program that is executed knows no tree; is no file */
         bool natively, in_vain;
         enum role victim;
         unsigned step;                  /* which one, of the victim's */
@@ -89,7 +89,7 @@ static void hold(enum role r, const struct actor *a)
         memcpy(round_->of[r].slot, a->slot, a->n * sizeof(a->slot[0]));
 }
 
-/* The way is over, or it was none: reads what it has until it is killed. */
+/* The way is over, or it was none: the process reads its slots until it is killed. */
 static _Noreturn void read_on(struct actor *a)
 {
         role = ROLES;
@@ -253,7 +253,7 @@ static _Noreturn void be_program(const char *text, bool natively)
 
 /* ---- the observer ---- */
 
-/* Does a process run, for certain, with what r holds? */
+/* Does a process run, for certain, with the slots of r? */
 static bool is_there(enum role r)
 {
         bool runs = (round_->of[r].state == LIVES || round_->of[r].state == READY) &&

@@ -3,9 +3,9 @@
  * simulated processes take, free, write, fork and die, and may be interrupted, or killed for good,
  * before and after each atomic operation.
  *
- * What each process believes to hold, and what it wrote there, is kept apart from the code under
- * test.  So a slot handed out twice, freed under a reader or written under one shows as a wrong
- * content; and in the end, when all are buried, no slot may be left.
+ * The slots that each process believes to hold, and its pages there, are kept apart from the code
+ * under test.  So a slot handed out twice, freed under a reader or written under a reader shows as
+ * a wrong content; and in the end, when all are buried, no slot may be left.
  *
  * In some runs the second slab is at a node that cannot fence: a page that was sent more than once,
  * or whose sender died, may arrive there at any later time, again and again.

@@ -19,7 +19,7 @@
 #define THREADS 4
 #define ROUNDS  4000
 
-/* A thread's word moves on when what it asked for has come. */
+/* A thread's word moves on when the page that it asked for has come. */
 static struct { _Atomic uint32_t word, asked; } page[THREADS + 1];
 static atomic_int pollers, most, ready;
 static atomic_uint rounds;              /* of all threads that are not slow */

@@ -151,7 +151,7 @@ static void test_limits(void **state)
         control.rlimit_as = 10 * P;
         assert_int_equal(map(0, 11, PROT_NONE, FIXED), -ENOMEM);
         assert_int_equal(map(0, 10, PROT_NONE, FIXED), (long)ENV_ADDR(0));
-        /* it replaces what it needs */
+        /* it replaces as many pages as it needs */
         assert_int_equal(map(0, 10, PROT_READ, FIXED), (long)ENV_ADDR(0));
         assert_int_equal(CALL(mremap, ENV_ADDR(0), 10 * P, 11 * P, 0), -ENOMEM);
         control.rlimit_as = ~0ull;
@@ -386,7 +386,7 @@ static void test_mlock(void **state)
         assert_true(env_page[21].locked);
         control.rlimit_memlock = 12 * P;
         assert_int_equal(map(30, 2, RW, FIXED), -EAGAIN);
-        /* what is locked does not count twice */
+        /* locked pages do not count twice */
         assert_int_equal(CALL(mlock, ENV_ADDR(20), 2 * P), 0);
 }
 
@@ -411,7 +411,8 @@ static void test_hidden(void **state)
         assert_int_equal(env_refs(), 0);
 }
 
-/* What grows down keeps a gap free below it; the search must see it at any depth of the tree. */
+/* A VMA that grows down keeps a gap free below it; the search must see it at any depth of the
+ * tree. */
 static void test_guard_gaps(void **state)
 {
         uint64_t at = 0x300000000000;

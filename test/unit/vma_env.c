@@ -364,7 +364,7 @@ uint64_t pt_set_locked(uint64_t start, uint64_t end, bool lock)
         return 0;
 }
 
-/* What the fault handler does. */
+/* Does the fault handler's work. */
 static int fault(uint64_t addr, bool write)
 {
         struct vma v;
