@@ -196,7 +196,7 @@ static void check_simple(size_t *at, uint64_t cookie, uint32_t error, const uint
                 check_data(take(at, length), *offset, length);
 }
 
-/* What a structured connection answers by a chunk: READs and refusals. */
+/* The chunk by which a structured connection answers READs, and refuses. */
 static void check_chunk(size_t *at, uint64_t cookie, uint32_t error, uint64_t offset,
                         uint32_t length)
 {
@@ -223,9 +223,9 @@ static void check_chunk(size_t *at, uint64_t cookie, uint32_t error, uint64_t of
 }
 
 /*
- * Goes through what was received.  The result that nbd_transmit() must have.  Once to see what the
- * export held at any time, and again for the replies (answered is not NULL): the reply to a READ
- * may leave after a later WRITE, with the bytes of that.
+ * Goes through the received bytes, and returns the result that nbd_transmit() must have.  Once to
+ * see the contents of the export at any time, and again for the replies (answered is not NULL): the
+ * reply to a READ may leave after a later WRITE, with the bytes of that.
  */
 static int replay(size_t *answered, bool structured, bool stopping)
 {

@@ -172,7 +172,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
         return 0;
 }
 
-/* What was posted to a queue pair, and what its completion queue still holds. */
+/* The posts of a queue pair, and the completions that its queue still holds. */
 struct fake_cq { struct ibv_cq cq; struct ibv_wc wc[QUEUE]; unsigned n; };
 struct peer {
         struct rdma_cm_id id;           /* memnode's; its end is this side's too */
@@ -264,7 +264,7 @@ static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
         return 0;
 }
 
-/* What the client would read. */
+/* Checks an answer as the client would read it. */
 static void answer(struct peer *p, const struct node_header *h, size_t n)
 {
         static const size_t size[] = { [NODE_WELCOME] = sizeof(struct node_welcome),

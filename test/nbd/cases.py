@@ -127,7 +127,7 @@ def wrong_requests(at, structured):
             assert c.call(ZEROES, offset, length) == ENOSPC
             assert c.call(TRIM, offset, length) == EINVAL
             assert c.call(CACHE, offset, length) == EINVAL
-        # Oversized: READ and WRITE have a limit, what carries no data has not.
+        # Oversized: READ and WRITE have a limit, commands without data have none.
         assert len(c.read(0, 32 * MIB)) == 32 * MIB
         assert c.call(READ, 0, 32 * MIB + 1) == EINVAL
         assert c.call(READ, 0, 2**32 - 1) == EINVAL
@@ -181,7 +181,7 @@ def zeroes(at):
 
 
 def multi_conn(at):
-    """What one connection was told is written, all others see, also before a FLUSH of theirs."""
+    """All connections see a write that was answered to one, also before a FLUSH of theirs."""
     with client(at, "disk") as a, client(at, "disk", False) as b, client(at, "disk") as d:
         assert a.flags & 0x100
         for i in range(200):

@@ -53,7 +53,7 @@ static pid_t server;                    /* --stop, --drain */
 static bool drains;                     /* memnode drains in the end */
 static uint64_t count = 20000, seconds, pages = 4096;
 
-/* ---- What vmrun has ---- */
+/* ---- vmrun's part ---- */
 
 struct options opt;
 struct nbd_settings nbd_settings(const struct far_node *n) { (void)n; return settings; }
@@ -297,7 +297,8 @@ static bool start(struct far_node *n, uint64_t p, enum far_op op)
         return false;
 }
 
-/* Starts what was handed back, once the node is up and the trap was long enough there. */
+/* Starts the transfers that were handed back, once the node is up and the trap was there for long
+ * enough. */
 static void start_again(struct far_node *n)
 {
         char trap[PAGE_SIZE];
@@ -453,7 +454,7 @@ static void read_all_back(struct far_node *n)
 
 static uint64_t ms_since(uint64_t begin) { return (now_ns() - begin) / 1000000; }
 
-/* What fails at once while the node is down, and what does not. */
+/* While the node is down: the calls that fail at once, and those that do not. */
 static void check_down(struct far_node *n)
 {
         const struct far_range dead = { 7, 7 };

@@ -100,7 +100,7 @@ def guess(at, secret=""):
         owner.write(0, b"mine" * (MIB // 4))
         with Client(at).greet() as c:
             assert c.list() == ["disk"]
-            # INFO tells of a lease what its name says, whether it is there or not; GO makes one,
+            # INFO repeats the name of a lease, whether the lease is there or not; GO makes a lease,
             # and it is empty.
             for i in (0, 1, 15, 16, 31):
                 other = digits[:i] + ("f" if digits[i] != "f" else "0") + digits[i + 1:]
@@ -171,7 +171,7 @@ def cut(at, incarnation, ranges):
 
 
 def is_ended(c):
-    """The server has closed it; what is still sent goes nowhere."""
+    """The server has closed the connection; bytes that are still sent go nowhere."""
     try:
         for _ in range(100):
             c.send(b"\0" * 4096)

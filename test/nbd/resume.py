@@ -156,7 +156,7 @@ def sparse():
 
 
 def awaited():
-    """The goodbye of one member does not end what another one has not come back to."""
+    """The goodbye of one member does not end a lease to which another has not come back."""
     node = Node("--grace", "2")
     a, incarnation = create(node.at, SIZE)
     b = join(node.at, incarnation, 2, 1, 1)
@@ -373,7 +373,7 @@ def hurried():
 
 
 def killed():
-    """It is killed while it writes: what is half written is no file, and is removed by the next."""
+    """memnode is killed while it writes: the half-written file is removed by the next memnode."""
     node = writes()
     node.process.kill()
     node.process.wait()

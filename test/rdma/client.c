@@ -484,7 +484,7 @@ static enum ibv_wc_status transfer(enum ibv_wr_opcode op, uint64_t address, uint
         return wc.status;
 }
 
-/* A data connection that was ended: what is posted on it does not arrive. */
+/* A data connection that was ended: a WRITE that is posted on it does not arrive. */
 static void is_off(void)
 {
         struct link now_ = data;

@@ -829,7 +829,7 @@ static void case_back_killed(const struct target *t)
         case_killed(t);
 }
 
-/* What fails at once while the node is down, and what does not. */
+/* While the node is down: the calls that fail at once, and those that do not. */
 static void check_down(void)
 {
         const struct far_range dead = { 7, 7 };
@@ -924,7 +924,7 @@ static _Noreturn void join(const struct target *t, int from_parent)
         check_down();
         poll_for(500);
         rn->to = right;
-        patience = 15000;               /* what was begun with the wrong address ends first */
+        patience = 15000;               /* the attempt with the wrong address ends first */
         for (before = now_ms(); !node_.up && now_ms() - before < 20000; sleep_until_told())
                 poll_node();
         if (!node_.up)
