@@ -2,7 +2,7 @@
  * tree: keys looked up in a binary search tree that is far larger than the cache.
  *
  * The nodes lie in an array, each in a place that has nothing to do with its key, so each step of a
- * look-up leads to another page.  Equal keys are looked up in three ways:
+ * look-up leads to another page.  One list of keys is looked up in three ways:
  *
  *   loads  ordinary loads: a far page is brought in for the sake of one node
  *   table  loads, but nodes near the root are copied to a table, where they lie close together
