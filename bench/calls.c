@@ -1,6 +1,6 @@
 /*
- * What system calls, threads, processes and signals cost a program: the same program natively and
- * under vmrun.
+ * What system calls, threads, processes and signals cost a program: one program natively and under
+ * vmrun.
  *
  *   calls [COUNT] [WHAT...]
  *

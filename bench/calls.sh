@@ -16,7 +16,7 @@ runs=5
 what=(getppid read1 read1m futex thread fork spawn signal)
 
 
-# inside PLACE: one line `PLACE WHO KEY VALUE` a figure.
+# inside PLACE: one line `PLACE WHO KEY VALUE` a figure; WHO: bare, native or vmrun.
 inside() {
     local i
     mkdir -p /run/bench

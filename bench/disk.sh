@@ -28,7 +28,7 @@ for _ in {1..20}; do
 done
 [ -b "$path" ] || fallocate -l "${size}M" "$path"
 
-# rate WHO DEPTH WHAT: pages a second.
+# rate vmrun|fio DEPTH read|write: pages a second.
 rate() {
     if [ "$1" = vmrun ]; then
         build/bench/disk --depth "$2" --seconds "$seconds" --pages $((size * 255)) "$3" "$path" |

@@ -1,8 +1,8 @@
 /*
  * The reference for page reads over NBD: a request of NBD's size one way and a page with NBD's
- * header the other, over TCP on loopback, between two processes that do nothing else. What is left
- * out is everything that is vmrun's, the kernel's block layer's or memnode's, so no pager that
- * waits for one page at a time over TCP can be faster.
+ * header the other, over TCP on loopback, between two processes that do nothing else. It leaves out
+ * all work of vmrun, memnode and the kernel's block layer, so no pager that waits for one page at a
+ * time over TCP can be faster.
  *
  *   exchange [--unix] [COUNT]
  *

@@ -129,11 +129,11 @@ report() {
 
     echo
     echo "Instructions, one CPU (lab --icount), $mib MiB, $passes random passes over all pages" \
-        "after one that does not count."
+        "after a first pass that does not count."
     echo "an access: all that happened, divided by accesses; on this single CPU that holds" \
-        "eviction, whoever does it (cleaner, kswapd)."
+        "eviction, by cleaner or kswapd, too."
     echo "a fault: one load (or add) that faults, from the instruction before it to the one after" \
-        "it, less one that does not fault."
+        "it, less an access that does not fault."
     echo
     row='%-12s %6s %-6s %12s %8s %10s %10s %10s %12s\n'
     # shellcheck disable=SC2059 # a format

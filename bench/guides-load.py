@@ -4,7 +4,7 @@
     guides-load.py SOCKET KEYS ROUNDS SIZE
 
 Sets KEYS values; then, ROUNDS times, deletes half of the keys, drawn at random, and sets as many
-new ones. SIZE: bytes of a value, or A-B for sizes drawn between the two. The same each time.
+new ones. SIZE: bytes of a value, or A-B for sizes drawn between the two. All runs draw alike.
 """
 import random
 import socket

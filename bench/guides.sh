@@ -1,6 +1,6 @@
 #!/bin/bash
 # What goes over the wire with guides/malloc.so and without: redis with a quarter of its memory as
-# cache, keys of which half is deleted at random and set anew, four times.
+# cache; half of the keys, at random, are deleted and set again, four times.
 #
 #   bench/guides.sh [--rounds N] [--json FILE]
 #

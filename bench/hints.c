@@ -6,8 +6,8 @@
  * Prints NAME_p50 and NAME_p99 of single calls, in ticks of the TSC, the reading of it taken off:
  * instructions, under `lab --icount`. far: the pages asked for are far; here: none is; in a batch
  * of 16 it is the cost of all. first: of pages that left before any vmg_read. fetch: no call, but a
- * load from a far page. Pages are far if the cache is much smaller than the memory and the node is
- * one that can be asked ahead: rdma://, nbd://, or mem: with a latency.
+ * load from a far page. Pages are far if the cache is much smaller than the memory and the node can
+ * be asked ahead: rdma://, nbd://, or mem: with a latency.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -183,8 +183,8 @@ static void read_far(unsigned flags)
 }
 
 static void read_verified(void) { read_far(0); }
-/* Parts of pages that were sent away when nobody had read a part yet.  All are written anew
- * afterwards. */
+/* Parts of pages that were sent away before the first vmg_read.  Afterwards all pages are written
+ * again. */
 static void read_first(void)
 {
         read_far(0);

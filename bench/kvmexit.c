@@ -1,7 +1,6 @@
 /*
  * The least that an exit costs: a virtual machine whose program is `out; jmp`, run again and again.
- * What vmrun adds to a forwarded system call is what it costs more than this and the system call
- * itself.
+ * The cost of a forwarded system call, less this and the system call itself, is vmrun's own.
  *
  *   kvmexit [COUNT]
  *

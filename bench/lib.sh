@@ -62,7 +62,7 @@ ran() {
     "$@"
 }
 
-# in_lab [OPTION...] -- COMMAND...: in a lab that knows the same variables.
+# in_lab [OPTION...] -- COMMAND...: in a lab that knows this file's variables.
 in_lab() { ran "$LAB" --env VMRUN="$VMRUN" --env LAB="$LAB" --env BENCH_BIN="$BENCH_BIN" "$@"; }
 
 # value KEY FILE: of a line `KEY VALUE`; 0 where there is none.

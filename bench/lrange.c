@@ -46,7 +46,7 @@ static unsigned number(const char *word)
         return (unsigned)v;
 }
 
-/* The same each run. */
+/* Each run draws equal numbers. */
 static uint32_t drawn(uint32_t below)
 {
         static uint64_t state = 88172645463325252u;
@@ -163,7 +163,7 @@ static void watch(pid_t server)
                 fail(path);
 }
 
-/* What the server's first thread has run.  It does not run now, if there is one CPU. */
+/* CPU time of the server's first thread.  It does not run now, if there is one CPU. */
 static uint64_t first_thread(void)
 {
         char text[100];
@@ -175,7 +175,7 @@ static uint64_t first_thread(void)
         return strtoull(text, NULL, 10);
 }
 
-/* Time that was not this process's; and of that, what was not the server's other threads'. */
+/* Time outside this process; and that time less the server's other threads'. */
 struct moment { uint64_t all, thread; };
 
 static struct moment now(void)
@@ -188,7 +188,7 @@ static struct moment now(void)
         return m;
 }
 
-/* With more than one CPU the clocks that now() reads go on between them. */
+/* With more than one CPU the clocks run on between the reads of now(). */
 static uint64_t since(uint64_t begun, uint64_t over) { return over > begun ? over - begun : 0; }
 
 static void ask(unsigned requests, pid_t server)

@@ -7,7 +7,7 @@
 #
 # In the lab under --icount: a nanosecond is an instruction. Its processor does not have the fast
 # `rep movsb` (ERMS) here, of which each byte would count as one. With --node rdma: over soft-RoCE,
-# with a memnode on the same processor. lrange.c says what the times are, lib.sh has the variables.
+# with a memnode on that processor, too. lrange.c explains the times, lib.sh the variables.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 # shellcheck source=bench/lib.sh

@@ -4,9 +4,9 @@
 #   bench/native.sh [--runs N] [--json FILE]
 #
 # In the lab by wall clock (median of N interleaved runs, default 7) and by instruction count
-# (--icount); then on this machine (2 N runs), if programs can run here. What is compared is the
-# section a program measures in itself, after its pages are mapped; the whole process is shown
-# beside it. lib.sh has the variables.
+# (--icount); then on this machine (2 N runs), if programs can run here. The section that a program
+# measures in itself, after its pages are mapped, is compared; the whole process is shown beside it.
+# lib.sh has the variables.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 # shellcheck source=bench/lib.sh
@@ -72,7 +72,7 @@ echo
 echo "Medians.  lab-wall: milliseconds of an emulated machine, $runs interleaved runs;" \
     "lab-icount: millions of instructions, one run (whole: processor time);"
 echo "here: milliseconds of this machine, $((runs * 2)) interleaved runs.  ratio: vmrun / native." \
-    " best: the same of the fastest run of each,"
+    " best: that ratio of the fastest run of each,"
 echo "and spread: slowest / fastest native run.  A large spread says that others were using the" \
     "machine: no verdict by the clock then holds."
 echo "load average: $(cut -d' ' -f1-3 /proc/loadavg)"

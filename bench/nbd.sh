@@ -1,6 +1,6 @@
 #!/bin/bash
-# memnode as an NBD server beside nbdkit's memory plugin: the same clients, the same socket kind,
-# both on this machine.
+# memnode as an NBD server beside nbdkit's memory plugin: both on this machine, with equal clients
+# and one kind of socket.
 #
 #   bench/nbd.sh [--runs N] [--seconds S] [--size MIB] [--tcp] [--json FILE]
 #

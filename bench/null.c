@@ -1,9 +1,9 @@
 /*
  * A node that moves nothing: each transfer is over as soon as the driver is asked for news.  What a
  * page fetch costs beside it is vmrun's own.  The module takes the place of far-nbd.so, with the
- * scheme nbd+unix; the pages of a program must all be the same (touch --same), so that a read finds
- * in the frame what it asks for.  Where that is not so (a frame that was a page table before, a
- * page that left while it was being filled), the page is copied.
+ * scheme nbd+unix; the pages of a program must all be alike (touch --same), so that a read finds
+ * its page in the frame.  Where that is not so (a frame that was a page table before, a page that
+ * left while it was being filled), the page is copied.
  */
 #include <errno.h>
 #include <stdio.h>

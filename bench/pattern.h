@@ -26,7 +26,7 @@ struct pattern {
         unsigned log2_pages;
         unsigned passes;                /* measured ones */
         bool write; /* each access adds 1 to a word: it faults as a write; else a load */
-        bool same;                      /* all pages hold the same: an access adds 0 */
+        bool same;                      /* all pages are alike: an access adds 0 */
         uint64_t seed;
         uint64_t *data;                 /* the region */
 };

@@ -12,9 +12,9 @@
 #                --tree 24, which is the least: 2 MiB a process)
 #   --stop S     how long a node is silent (default 15)
 #   --rate MB    --rebuild-rate, MB a second of all processes, at least 1 (default 100)
-#   --rdma       in the lab, over RDMA: a node on the same machine, and two others. There a node is
-#                stopped with its machine, and unplugged at its port. A memnode that is restarted or
-#                killed is the one on the same machine
+#   --rdma       in the lab, over RDMA: a node on the program's machine, and two others. There a
+#                node is stopped with its machine, and unplugged at its port. A memnode that is
+#                restarted or killed is on the program's machine
 #
 # Three nodes, --replicas 2. The program is randmem, half of whose accesses write, and which
 # verifies all words in the end; each 20 ms it says how far it is and how long its slowest access
@@ -58,7 +58,7 @@ if [ -n "$rdma" ] && [ -z "$inside" ]; then
 fi
 : "${size:=192}"
 silent=1000                 # ms of silence after which a node is suspected
-gap=1                       # seconds between processes that notice the same
+gap=1                       # seconds between processes that notice one fault
 [ -z "$rdma" ] || silent=500 gap=3
 as=(setsid)                 # so that the processes of a tree can be found
 
@@ -182,7 +182,7 @@ it_or_gone() { "$@" || gone; }
 filled() { [ "$(grep -c 'randmem: fill' "$WORK/it.err")" -ge "$(processes)" ]; }
 stop_one() {
     [ -n "$tree" ] || return 0
-    # Not the one that says how far it is, which was the last to be started.
+    # Not the process that says how far it is, which was the last to be started.
     stopped=$(pgrep -s "${program[it]}" | sed -n 4p)
     kill -STOP "$stopped"
 }
@@ -340,7 +340,7 @@ for fault in ${only//,/ }; do
     verdict "$fault: runs that survived both losses, every word right" "${right[$fault]}" '>=' \
         "$runs"
     [ "${right[$fault]}" -gt 0 ] || continue        # of nothing there are no figures
-    # A node that ended is known at once; one that is silent, after this.
+    # That a node has ended is known at once; that a node is silent, after this.
     verdict "$fault: longest time without progress, ms" "$(of_all "$fault" stuck most)" '<=' \
         $((silent + 300))
     verdict "$fault: throughput while copies are made up for, median share" \

@@ -312,7 +312,7 @@ def fetches(figures, out):
         sizes = values_of(some, "size_mib")
         yield (f"`bench/touch.c`, {'/'.join(map(str, sizes))} MiB, each page once a pass in random "
                f"order, 25 % local. Figures are {unit_of(some, 'of an access that faults')}, less "
-               "those of one that does not; the program measures them on either side.")
+               "those of an access that does not; the program measures them on either side.")
         yield ""
         rows = []
         swaps = [f for f in pick(some, system="swap") if "value" in f]
@@ -435,7 +435,7 @@ def faults(figures, out):
     yield ""
     yield from conditions(some)
     yield ("`bench/fault.sh`: each page once a pass in random order, no readahead; instructions of "
-           "an access that faults, less one that does not, and of an access with all that "
+           "an access that faults, less an access that does not, and of an access with all that "
            "happens for it. The copy of a page is in all of them.")
     yield ""
     yield from table(["", "local", "access", "p50", "p90", "p99", "all, an access"],
@@ -513,7 +513,7 @@ def scan_limits(some, tier, how):
             limit = 0.95 if tier == "wire" else 0.9
             yield f"{where}: bare loop / sequential", bare / first, ">=", limit
             if own:
-                yield f"{where}: the same, without the program's own work", \
+                yield f"{where}: bare loop / sequential without the program's own work", \
                     bare / (first - own), ">=", limit
         swap = [f["value"] for f in pick(some, system="swap", share=share, order="sequential")]
         if swap:

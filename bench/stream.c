@@ -1,5 +1,5 @@
 /*
- * Memory-bound: a pointer chase through 64 MiB in random order, and streams over the same.
+ * Memory-bound: a pointer chase through 64 MiB in random order, and streams over these 64 MiB.
  */
 #include <sys/mman.h>
 #include "section.h"

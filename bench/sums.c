@@ -4,7 +4,7 @@
  *
  *   sum     of a page that came
  *   store   of a page that is sent
- *   pieces  the same, and the sums of its pieces
+ *   pieces  of a page that is sent, and the sums of its pieces
  *   part    to believe the sum of a piece, and to compare the piece
  */
 #include <sys/mman.h>

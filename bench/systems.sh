@@ -34,7 +34,7 @@ groups_ready() {
         grep -qw memory /sys/fs/cgroup/cgroup.subtree_control
 }
 
-# group_make BYTES: anew, with that memory.max.
+# group_make BYTES: a new memory control group, with that memory.max.
 group_make() {
     [ ! -d $group ] || rmdir $group
     mkdir $group
@@ -140,8 +140,9 @@ not_measured() {
 
 # vmrun_run BUDGET OPTION... -- PROGRAM...: with a cache (cache, in KiB) such that vmrun with all
 # that it needs beside it (its own text and heap, page tables, KVM's) fits in a group of BUDGET
-# bytes. What it needs is at first what a small program needed (warm_up). If that is too little, a
-# run without a limit shows it, which is remembered until vmrun_forget. Statistics go to run_stats.
+# bytes. At first a small program's need is taken for it (warm_up). If that is too little, a run
+# without a limit shows the need, which is remembered until vmrun_forget. Statistics go to
+# run_stats.
 vmrun_least=$((3072 << 10))
 vmrun_forget() { vmrun_needs=$vmrun_least; }
 vmrun_forget
@@ -173,7 +174,8 @@ vmrun_run() {
             "${vmrun_patience[@]}" "${options[@]}" "$@")
         run $limit "${command[@]}"
         if [ $tier != 0 ]; then
-            # What the tier holds is not known apart, so the program's share is taken as it is.
+            # The tier's part of the peak is not known apart, so the program's share is taken as it
+            # is.
             # shellcheck disable=SC2034 # for the caller
             run_peak=0
         fi
@@ -236,7 +238,7 @@ quiet() {
     done
 }
 
-# serve_tier TIER MIB: what is needed for MIB of far memory and as much swap. Sets url, and
+# serve_tier TIER MIB: starts what MIB of far memory and as much swap need. Sets url, and
 # why_no_tier if this vmrun or machine does not have it.
 serve_tier() {
     why_no_tier=
@@ -257,7 +259,7 @@ serve_tier() {
             --listen nbd://127.0.0.1
         url=nbd://127.0.0.1/far
         ;;
-    # The same one that Linux's swap gets, when vmrun's turn is over.
+    # The device that Linux's swap gets, when vmrun's turn is over.
     disk)
         if swap_disk; then
             url="file:$device?overwrite=yes"

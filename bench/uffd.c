@@ -1,7 +1,7 @@
 /*
- * The same pattern on userfaultfd: pages beyond a local share are dropped in FIFO order and brought
- * back from a store in memory, which is what a far-memory library in user space does without the
- * cost of a network.
+ * The pattern of pattern.h on userfaultfd: pages beyond a local share are dropped in FIFO order and
+ * brought back from a store in memory, as a far-memory library in user space does without the cost
+ * of a network.
  *
  *   --local PAGES   how many pages may be present
  *   --thread        a thread reads the faults and answers them; default: SIGBUS in the faulting
@@ -21,7 +21,7 @@
 #include "pattern.h"
 
 static struct pattern pt;
-static uint64_t *store;                 /* what is not present is here */
+static uint64_t *store;                 /* pages that are not present are here */
 static int uffd;
 static uint64_t *fifo; /* the present pages, oldest at `oldest`; a ring of `local` */
 static uint64_t local, present, oldest;

@@ -2,7 +2,7 @@
  * barnes: gravity between many bodies by the method of Barnes and Hut, "A hierarchical O(N log N)
  * force-calculation algorithm", Nature 324, 1986.
  *
- * Each step sorts the bodies into an octree, made anew in a pool, and walks it for each body: where
+ * Each step sorts the bodies into a new octree, made in a pool, and walks it for each body: where
  * a cell is small for its distance, all its bodies count as one at their centre of mass. The walks
  * are irregular reads all over the pool, by several threads. The bodies begin as a Plummer sphere
  * in equilibrium, in units in which gravity, all mass and the sphere's radius are 1.
@@ -179,14 +179,14 @@ static double force_error(double *scale)
 }
 
 /*
- * How many of these do not hold, after so many units of time:
+ * Returns how many of these rules do not hold, after `time` units of time:
  *
  * - Each force is of all bodies.
  * - The mean error of the forces on a sample is at most theta^2 / 10 of their scale. A cell of mass
  *   m and radius r at the softened distance R pulls by m / R^2. The Taylor series of its pull about
  *   the centre of mass has no first order. The second order is at most 3 (r / R)^2 of that pull,
  *   less than 3 theta^2: so much if all bodies are at the cell's ends, in line with the force.
- *   (Softening is a distance in a fourth dimension, where the same holds.) Most cells are rounder,
+ *   (Softening is a distance in a fourth dimension, where that holds, too.) Most cells are rounder,
  *   and errors cancel each other: a thirtieth of it is allowed. The largest mean seen in 120 runs
  *   with 1,000 bodies was 0.073 theta^2; more bodies have less, 10,000 have 0.023 theta^2.
  * - The exact forces add up to zero. So the momentum is at most their mean error times the time.

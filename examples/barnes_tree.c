@@ -1,4 +1,4 @@
-/* The octree of barnes: made anew for each step, and walked for each body. */
+/* The octree of barnes: a new one is made for each step, and walked for each body. */
 #define PROGRAM "barnes"
 #include <math.h>
 

@@ -15,7 +15,7 @@
 
 struct body {
         double x[3], v[3], a[3], potential;
-        uint32_t next;                  /* the next in the same place, with BODY; or 0 */
+        uint32_t next;                  /* the next body in this place, with BODY; or 0 */
         uint32_t attracted_by;          /* how many bodies are in its force, itself among them */
 };
 
@@ -28,8 +28,8 @@ struct cell {
 _Static_assert(sizeof(struct cell) == 64, "a cell is one cache line");
 
 /*
- * What so many bodies do to one, added up in so many terms. scale: the sum of the terms' lengths,
- * which is the acceleration if all bodies are on one side.
+ * The force of `bodies` bodies on one, added up in `terms` terms. scale: the sum of the terms'
+ * lengths, which is the acceleration if all bodies are on one side.
  */
 struct force { double a[3], potential, scale; uint64_t bodies, terms; };
 

@@ -109,7 +109,7 @@ static inline double parse_real(const char *what, const char *s, double min, dou
         return v;
 }
 
-/* Memory for n things of so many bytes, zeroed. Ends the program if there is not so much. */
+/* Memory for n things of `each` bytes, zeroed. Ends the program if there is not enough. */
 static inline void *reserve(uint64_t n, size_t each)
 {
         size_t bytes;

@@ -9,8 +9,8 @@
  * Page rank is computed by power iteration until it moves by less than TOLERANCE. Betweenness is
  * Brandes' ("A faster algorithm for betweenness centrality", 2001) from some sources, not all.
  *
- * What is summed is summed in an order of its own, so standard output depends on the arguments
- * only, and not on the number of threads. The checks are the program's own:
+ * Sums are added in an order of their own, so standard output depends on the arguments only, and
+ * not on the number of threads. The checks are the program's own:
  *   - The rows hold the generated edges (by a sum of hashes) before double ones are dropped, and
  *     are sorted and symmetric afterwards.
  *   - Page ranks sum to 1. Each iteration moves them by at most DAMPING times the one before.
@@ -336,7 +336,7 @@ static void search(struct search *s)
 }
 
 /*
- * Fills centrality from so many sources: as many searches at once as there are threads, their
+ * Fills centrality from nsources sources: as many searches at once as there are threads, their
  * results added in the order of the sources. Returns how many vertices they reached together.
  */
 static uint64_t betweenness(double *centrality, uint64_t nsources)

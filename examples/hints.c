@@ -62,7 +62,7 @@ static void look_up(unsigned ahead)
         }
 }
 
-/* The same by ranges: a group of rows at a time, the next while the last is looked at. */
+/* look_up() by ranges: a group of rows at a time, the next while the last is looked at. */
 static void look_up_groups(unsigned ahead)
 {
         struct iovec group[64];
@@ -78,7 +78,7 @@ static void look_up_groups(unsigned ahead)
         }
 }
 
-/* The same, told when a group has come: what is here already is looked at meanwhile. */
+/* look_up_groups() that waits until a group has come, and then looks at it. */
 static void look_up_when_here(unsigned ahead)
 {
         struct iovec group[64];

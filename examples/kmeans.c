@@ -21,7 +21,7 @@
 #define UNIT            0x1p-20f        /* coordinates are multiples of this, in (-2, 2) */
 #define CLUSTERS_MAX    4096
 #define DIMS_MAX        4096
-#define SAMPLE          16              /* of so many points, the nearest mean of one is verified */
+#define SAMPLE          16              /* of SAMPLE points, one's nearest mean is verified */
 
 /* What a thread finds in its part. sums: of coordinates, in units; inertia: in units too. */
 struct tally {
@@ -131,7 +131,7 @@ static void move_means(void)
  */
 static double tolerance(void) { return 3 * ((double)dims + 2) * 0x1p-24; }
 
-/* After the last assign(): what it left, against the points as generated and the same means. */
+/* Checks the results of the last assign() against the points as generated and its means. */
 static void check(const struct part *part)
 {
         struct tally *t = &tallies[part->thread];

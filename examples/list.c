@@ -1,11 +1,11 @@
 /*
  * list: walks linked lists whose nodes lie anywhere, and verifies what they hold.
  *
- * That is what prefetching by strides cannot help: where the next node is, only the node says. Each
- * node has a page of content, and a pointer to the next. vmrun --prefetch pointers follows it while
- * the content is looked at. With --jump N each node also knows the one N steps on, and the walk
- * asks for that one (vmg_prefetch). With --guide the walk says nothing: a function that runs when
- * it waits asks for the next node (vmg_guide). Standard output depends on the arguments only; with
+ * Prefetching by strides cannot help such a walk: only a node says where the next one is. Each node
+ * has a page of content, and a pointer to the next. vmrun --prefetch pointers follows it while the
+ * content is looked at. With --jump N each node also knows the node N steps on, and the walk asks
+ * for it (vmg_prefetch). With --guide the walk says nothing: a function that runs when the walk
+ * waits asks for the next node (vmg_guide). Standard output depends on the arguments only; with
  * --time, standard error says what a node took. Exit status: 0 all was right, 1 not, 2 usage or no
  * memory.
  */
@@ -86,7 +86,7 @@ static void usage(FILE *to)
         fputs("usage: list [--size BYTES] [--walks N] [--jump N] [--guide] [--time]\n"
               "  --size   of all nodes (16M); K, M and G may follow\n"
               "  --walks  how often the list is walked (2)\n"
-              "  --jump   ask for the node so many steps on (0: do not)\n"
+              "  --jump   ask for the node N steps on (0: do not)\n"
               "  --guide  ask for the next node from a guide\n"
               "  --time   what a node took in the last walk, ns, on standard error\n", to);
 }

@@ -19,9 +19,9 @@
 struct sums { uint64_t sum, xor; };
 
 /*
- * The same code for both widths. sort: Hoare's partition around the median of three; equal integers
- * are exchanged, so many of them do no harm; recursion only into the smaller part, so its depth is
- * at most log2 n.
+ * One code for both widths. sort: Hoare's partition around the median of three. Equal integers are
+ * exchanged, so a large number of them does no harm. It recurses only into the smaller part, so its
+ * depth is at most log2 n.
  */
 #define DEFINE_SORT(bits)                                                                      \
 static void insertion_sort##bits(uint##bits##_t *a, size_t n)                                  \

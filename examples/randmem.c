@@ -143,7 +143,7 @@ static void usage(FILE *f)
               "  --sequential         one page after the other, one access each\n"
               "  --seed N             (default 1)\n"
               "  --time               how long it took, on standard error\n"
-              "  --timeline MS        each so many ms, a line on standard error: CLOCK_MONOTONIC,\n"
+              "  --timeline MS        each MS ms, a line on standard error: CLOCK_MONOTONIC,\n"
               "                       accesses so far, the longest since the line before\n",
               f);
 }

@@ -9,7 +9,7 @@
  * A visit touches the whole page, or one cache line of it. The n-th write to a page gives each word
  * that it touches a value that follows from seed, page, word and n alone. So a stale page, a lost
  * write and a page in the wrong place all show, at the cost of four bytes a page beside the array.
- * What was written is also verified at the end, all of it.
+ * All written words are also verified at the end.
  *
  * Standard output depends on the arguments only. Exit status: 0 no error, 1 wrong values read, 2
  * usage or no memory.
@@ -38,7 +38,7 @@ static bool writing, whole_pages = true;
 
 /*
  * The words of a page hold an arithmetic progression, so that to verify them costs little beside
- * the memory's own time. It begins at random, anew for each page and version.
+ * the memory's own time. It begins at random, elsewhere for each page and version.
  */
 #define STEP            0x9e3779b97f4a7c15
 

@@ -4,7 +4,7 @@
 #
 # usage: sort.sh VMRUN TEXT [OPTION-OF-VMRUN...]
 #
-# What it needs is measured: the peak resident set of the native run. --parallel=1 keeps sort from
+# Its need is measured: the peak resident set of the native run. --parallel=1 keeps sort from
 # making threads, and the buffer (-S) is large enough for all of the text, so that it sorts in
 # memory instead of merging files.
 set -euo pipefail

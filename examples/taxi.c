@@ -91,7 +91,7 @@ static uint16_t zone_of(uint64_t *state)
 
 static struct trip trip_of(uint64_t row)
 {
-        /* Of 256 trips so many begin before this hour ends. */
+        /* Of 256 trips, those that begin before this hour ends. */
         static const uint8_t hours[24] = {
                 9,   15,  19,  22,  24,  27,  33,  43,  55,  67,  79,  91,
                 104, 117, 131, 145, 158, 173, 190, 207, 221, 234, 245, 255,

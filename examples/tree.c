@@ -2,12 +2,12 @@
  * tree: keys looked up in a binary search tree that is far larger than the cache.
  *
  * The nodes lie in an array, each in a place that has nothing to do with its key, so each step of a
- * look-up leads to another page.  The same keys are looked up in three ways:
+ * look-up leads to another page.  One list of keys is looked up in three ways:
  *
  *   loads  ordinary loads: a far page is brought in for the sake of one node
- *   table  the same, but nodes near the root are copied to a table, where they lie close together
- *   reads  the same table, and all nodes come by vmg_read: no page is brought in, so the cache is
- *          left to the table
+ *   table  loads, but nodes near the root are copied to a table, where they lie close together
+ *   reads  that table, and all nodes come by vmg_read: no page is brought in, so the cache is left
+ *          to the table
  *
  * Standard output depends on the arguments only; --verbose tells the times, on standard error.
  * Exit status: 0 all was right, 1 not, 2 usage or no memory.

@@ -6,7 +6,7 @@
 #   RUNNER: what runs each of them, as `build/vmrun --cache 4M`; without it, they run natively
 # Environment: QUICKSORT, the program (default: build/examples/quicksort beside this folder)
 #
-# The two have the seeds 1 and 2, unless the arguments name another. What they print comes when both
+# The two have the seeds 1 and 2, unless the arguments name another. Their output comes when both
 # have ended, that of the first one first. Exit status: 0 if both succeeded, else that of the first
 # that failed, in this order.
 set -uo pipefail

@@ -1,5 +1,5 @@
 /*
- * ycsb: a key-value store in memory and its clients, threads of the same process.
+ * ycsb: a key-value store in memory and its clients, threads of one process.
  *
  * The workloads are A to D of the Yahoo cloud serving benchmark (Cooper et al., "Benchmarking cloud
  * serving systems with YCSB", SoCC 2010): A reads and updates alike, B mostly reads, C only reads,
@@ -28,7 +28,7 @@ enum { READ, UPDATE, INSERT, KINDS };
 
 static const char *const kind_names[KINDS] = { "reads", "updates", "inserts" };
 
-/* Of 100 operations so many read, the rest are of the other kind. */
+/* Of 100 operations `reads` read, the rest are of the other kind. */
 static const struct workload { unsigned reads; int other; } workloads[] = {
         { 50, UPDATE }, { 95, UPDATE }, { 100, UPDATE }, { 95, INSERT },
 };

@@ -66,8 +66,8 @@ static void take_lock(void) { pthread_mutex_lock(&lock); }
 static void drop_lock(void) { pthread_mutex_unlock(&lock); }
 static _Atomic uint16_t *word_of(uintptr_t page) { return &table[page / PAGE]; }
 
-/* Counts a block's bytes in a page.  Acquire, with the release in dropped(): what is written to the
- * block from here on comes after the drop. */
+/* Counts a block's bytes in a page.  Acquire, with the release in dropped(): writes to the block
+ * from here on come after the drop. */
 static bool arrive(uintptr_t page, unsigned bytes)
 {
         if (atomic_fetch_add_explicit(word_of(page), bytes, memory_order_acquire) & DROPPING) {
@@ -78,7 +78,7 @@ static bool arrive(uintptr_t page, unsigned bytes)
 }
 
 /* The reverse.  Whether the page died of it and has no other anchor.  Release, with the acquire in
- * claim(): what was written to the block comes before the drop. */
+ * claim(): writes to the block come before the drop. */
 static bool leave(uintptr_t page, unsigned bytes)
 {
         uint16_t old = atomic_fetch_sub_explicit(word_of(page), bytes, memory_order_release);
@@ -145,7 +145,7 @@ static void drop(struct block b)
         narrow(&b, dropped);
 }
 
-/* What the allocator has given, if anything, is counted. */
+/* Counts the block that the allocator has given; NULL: it gave none. */
 static void *born(void *at)
 {
         struct block b = block_of(at);
@@ -212,7 +212,7 @@ static void *change(void *at, size_t size, int flags)
         return to;
 }
 
-/* What to say to those who ask. */
+/* Begins; the text says how that ended, for the user. */
 static const char *begin_work(void)
 {
         Dl_info jemalloc, other;
@@ -224,8 +224,8 @@ static const char *begin_work(void)
                           other.dli_fbase != jemalloc.dli_fbase))                                 \
                 return #name " is not jemalloc's: nothing to do";
         ALLOCATOR(SAME)
-        /* Blocks of jemalloc's own, which nobody counts, would lie among the program's small ones:
-         * its profiler's, and the threads' caches, which otherwise are large. */
+        /* Blocks of jemalloc's own, which this guide does not count, would lie among the program's
+         * small ones: its profiler's, and the threads' caches, which otherwise are large. */
         if (setting("opt.prof", sizeof(bool), false) ||
             setting("opt.tcache_nslots_small_max", sizeof(unsigned), 200) < 200 ||
             setting("opt.lg_tcache_nslots_mul", sizeof(ssize_t), 1) < 1)

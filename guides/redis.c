@@ -8,13 +8,13 @@
  *      struct { prev, next, entry; size_t sz; unsigned count:16, encoding:2, container:2 ... }
  *
  * A server without debug information does not say where its nodes are, and a fault is in a block,
- * not in a node.  But whoever walks a list has the node, or the iterator whose second word it is,
- * in a register or on the stack.  So the guide looks there for an address of something that has the
- * form of a node, and whose block is the one that was touched.  From then on it follows `next`, and
- * keeps the blocks of some nodes ahead of the walk on their way.
+ * not in a node.  But a thread that walks a list has the node, or the iterator whose second word it
+ * is, in a register or on the stack.  So the guide looks there for an address of something that has
+ * the form of a node, and whose block was touched.  From then on it follows `next`, and keeps the
+ * blocks of some nodes ahead of the walk on their way.
  *
- * It never touches what may be far: vmg_peek() says whether a node is here.  A node that is not is
- * asked for, and the guide goes on when the walk comes there.
+ * It never touches memory that may be far: vmg_peek() says whether a node is here.  A node that is
+ * far is asked for, and the guide follows it when the walk comes there.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -40,7 +40,7 @@ static bool is_node(const struct node *n)
                (container == 1 || container == 2) && n->prev % 8 == 0 && n->next % 8 == 0;
 }
 
-/* Nodes whose blocks the walk has not passed yet, in order, and the one behind them, if its own
+/* Nodes whose blocks the walk has not passed yet, in order, and the node behind them, if its own
  * page was far.  One walk at a time: redis carries out commands in one thread. */
 static struct {
         unsigned n;
@@ -48,8 +48,8 @@ static struct {
         uint64_t pending;
 } walk;
 
-/* Whose guide has the walk: 0: nobody's.  A guide may be ended anywhere, by a signal, and then does
- * not give it back: so its thread takes it again, and others do after some time. */
+/* The thread whose guide has the walk; 0: none.  A guide may be ended anywhere, by a signal, and
+ * then does not give it back: so its thread takes it again, and others do after some time. */
 static _Atomic uint64_t owner;
 static _Atomic unsigned refused;
 #define PATIENCE 64
@@ -75,10 +75,11 @@ static bool enter(const struct vmg_fault *f)
 
 static void leave(void) { atomic_store_explicit(&owner, 0, memory_order_release); }
 
-/* Where an instruction that faults had the node: 0 to 15 a register, then words of the stack.  One
- * that has none (most; a search costs 50,000 instructions) is looked at ever more rarely. */
+/* Where an instruction that faults had the node: 0 to 15 a register, then words of the stack.  An
+ * instruction that has none, as most, is looked at ever more rarely: a search costs 50,000
+ * instructions. */
 static struct place { uint64_t rip; uint16_t misses, where; bool known; } places[256];
-#define MISSES 4                        /* in a row; then one fault in so many is looked at: */
+#define MISSES 4                        /* in a row; then one fault in RARELY is looked at */
 #define RARELY 64
 
 static bool push(uint64_t at, const struct node *n)
@@ -201,9 +202,9 @@ static bool find(const struct vmg_fault *f)
 }
 
 /*
- * Who reads a string looks first at the last byte of its header, which lies before the text (sds.h
- * of redis): uint32_t len, alloc; a byte whose lower bits are 3.  malloc() aligns the header to 16
- * bytes.
+ * A thread that reads a string looks first at the last byte of its header, which lies before the
+ * text (sds.h of redis): uint32_t len, alloc; a byte whose lower bits are 3.  malloc() aligns the
+ * header to 16 bytes.
  */
 #define HEADER 9
 static bool may_be_string(const struct vmg_fault *f) { return f->addr % 16 == HEADER - 1; }

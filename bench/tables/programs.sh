@@ -103,7 +103,8 @@ two_sorts() {
 redis() { redis-cli -e -s "$work/redis.sock" "$@"; }
 
 # The server, in the group, and its client, outside: fills it with values of 4 KiB, of which no two
-# are alike but which compress, then has so many requests. Prints `ns N` for the requests alone.
+# are alike but which compress, then sends two requests for each key. Prints `ns N` for the requests
+# alone.
 redis_session() {
     local server start status=0 fill request
     in_group "$@" >"$work/redis.log" 2>&1 &
@@ -120,7 +121,7 @@ redis_session() {
         fill="redis.call('rpush', string.format('key:%012d', (i - i % 4) / 4), v)"
         request=(LRANGE key:__rand_int__ 0 3)
     fi
-    # In parts: a script that takes long is one that redis complains of.
+    # In parts, as redis complains of a script that takes long.
     for ((start = 0; start < redis_values; start += 1000)); do
         redis eval "for i = $start, math.min($start + 1000, $redis_values) - 1 do
             local k, v = string.format('key:%012d', i), string.rep(string.format('%08d', i), 512)

@@ -3,10 +3,10 @@
  * libFuzzer.  Built and run by ./run, never by make.
  *
  * Threat model.  Only the user and root can connect to the socket of a vmrun, and only they can
- * listen on one that vmctl asks.  So this is about accidents: another program that connects, half a
- * line, a vmctl of another version.  What must hold:
+ * listen on a socket that vmctl asks.  So this is about accidents: another program that connects,
+ * half a line, a vmctl of another version.  What must hold:
  *   - no read or write outside of the buffers (the sanitizers see to it);
- *   - how the bytes are cut into receives does not matter: the same lines come out;
+ *   - the lines do not depend on how the bytes are cut into receives;
  *   - a line is refused with a reason, or its argument is within the line;
  *   - the size that an answer's head names is bounded.
  */

@@ -7,8 +7,8 @@
  * and the memory they point to,
  *   - no address of the program's reaches the host kernel, which would read or write vmrun's memory
  *     there instead;
- *   - what reaches it are buffers of vmrun's, large enough for what the kernel may read and write
- *     there, by what the call's arguments tell the kernel and not by what vmrun believes;
+ *   - only buffers of vmrun's reach it, large enough for all that the kernel may read and write
+ *     there, by the call's arguments and not by vmrun's belief;
  *   - vmrun's own descriptors are in no call, and its kick signal stays blocked in every mask that
  *     a call waits with;
  *   - nothing of the program's is written where it could not write itself;
@@ -20,8 +20,8 @@
  * might, and makes no call. Scratch memory is fenced for the address sanitizer (scratch.c). The
  * program has 16 pages, which can be read, written, both or neither.
  *
- * An input is a list of calls: number, arguments, what the kernel will answer; and what the
- * program's memory holds.
+ * An input is a list of calls (number, arguments, the kernel's answer) and the content of the
+ * program's memory.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -258,8 +258,8 @@ int sigframe_altstack(struct thread *t, const struct altstack *new, struct altst
 /* One thread, which is never stopped. Calls for threads and processes are not reached. */
 _Thread_local struct thread *thread_self;
 _Atomic uint32_t threads_stopping;
-void threads_tell_stopper(void) { FAIL("nobody stops it"); }
-void threads_wait_to_go(struct thread *t) { (void)t; FAIL("nobody stops it"); }
+void threads_tell_stopper(void) { FAIL("no thread stops it"); }
+void threads_wait_to_go(struct thread *t) { (void)t; FAIL("no thread stops it"); }
 long threads_end(struct thread *t, int status) { (void)t, (void)status; FAIL("it ends"); return 0; }
 bool has_capability(int cap) { (void)cap; return false; }
 void procfs_links(struct thread *t, long nr, const uint64_t h[6]) { (void)t, (void)nr, (void)h; }

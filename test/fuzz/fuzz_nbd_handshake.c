@@ -10,7 +10,7 @@
  *     names are copied to exact sizes);
  *   - bounded memory and bounded work: one answer for one option, and no byte taken after the end;
  *   - the outcome depends on the bytes alone, not on how they were cut up: all at once, byte by
- *     byte, and at random give the same answers and the same end;
+ *     byte, and at random give equal answers and an equal end;
  *   - an export is attached at most once, and after any end but ATTACHED it is not attached:
  *     otherwise a client could keep a lease alive without a connection;
  *   - everything sent is a well-formed answer, so that a malicious client cannot make memnode say

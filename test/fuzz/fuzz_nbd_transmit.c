@@ -6,17 +6,17 @@
  * cut up, and when it reads its replies. Behind and beside its export lies the memory of other
  * clients.  What must hold:
  *   - no byte outside the export is read or written (it has exactly its size here, between the
- *     address sanitizer's red zones); what a lease says of memnode behind its last byte is nobody's
- *     memory;
+ *     address sanitizer's red zones); the status of memnode that a lease has behind its last byte
+ *     is no memory of any client's;
  *   - every request is answered once, in order, with the cookie it came with and the error that the
- *     protocol has for it; what was sent is what was asked for, in the form that was agreed on, and
- *     nothing else;
+ *     protocol has for it; memnode sends the data of the requests, in the form that was agreed on,
+ *     and nothing else;
  *   - the export holds what the requests say, and a READ returns bytes that were at its place at
  *     some time;
  *   - only wrong magic, a goodbye and the end of the stream end it, after everything before has
  *     been answered.
- * Out of scope: what several connections do to each other, one that is cut included
- * (test/nbd/cases.py), memory given back to the host (`zeroes` there).
+ * Out of scope: several connections beside each other, cut ones included (test/nbd/cases.py), and
+ * memory given back to the host (`zeroes` there).
  *
  * The first three bytes of an input choose the form of replies, how receives and sends are cut, and
  * whether memnode is about to end; the rest is a script: a byte 0 to 127 and what follows makes a
@@ -196,7 +196,7 @@ static void check_simple(size_t *at, uint64_t cookie, uint32_t error, const uint
                 check_data(take(at, length), *offset, length);
 }
 
-/* What a structured connection answers by a chunk: READs and refusals. */
+/* The chunk by which a structured connection answers READs, and refuses. */
 static void check_chunk(size_t *at, uint64_t cookie, uint32_t error, uint64_t offset,
                         uint32_t length)
 {
@@ -223,9 +223,9 @@ static void check_chunk(size_t *at, uint64_t cookie, uint32_t error, uint64_t of
 }
 
 /*
- * Goes through what was received.  The result that nbd_transmit() must have.  Once to see what the
- * export held at any time, and again for the replies (answered is not NULL): the reply to a READ
- * may leave after a later WRITE, with the bytes of that.
+ * Goes through the received bytes, and returns the result that nbd_transmit() must have.  Once to
+ * see the contents of the export at any time, and again for the replies (answered is not NULL): the
+ * reply to a READ may leave after a later WRITE, with the bytes of that.
  */
 static int replay(size_t *answered, bool structured, bool stopping)
 {

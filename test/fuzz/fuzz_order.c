@@ -2,8 +2,8 @@
  * Fuzzes what --replay makes of a file (runtime/replay/order.c) and of the table that kern follows
  * (table.c, kern/pager/replay.c) with libFuzzer.  Built and run by ./run, never by make.
  *
- * Threat model.  The user names the file, so this is about accidents: another file, one that was
- * cut short, and one that another vmrun wrote.  What must hold:
+ * Threat model.  The user names the file, so this is about accidents: another file, a file that was
+ * cut short, and a file that another vmrun wrote.  What must hold:
  *   - no read or write outside of the bytes and of the table (the sanitizers see to it);
  *   - bytes are refused with a reason, or are what printing the order gives again;
  *   - memory is in proportion to the bytes;

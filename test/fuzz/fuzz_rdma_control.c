@@ -71,7 +71,7 @@ void info_(const char *fmt, ...)
         va_end(ap);
 }
 
-/* The same names in each run of an input. */
+/* Each run of an input draws equal names. */
 static uint64_t random_state;
 ssize_t fuzz_getrandom(void *buf, size_t n, unsigned flags)
 {
@@ -172,7 +172,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
         return 0;
 }
 
-/* What was posted to a queue pair, and what its completion queue still holds. */
+/* The posts of a queue pair, and the completions that its queue still holds. */
 struct fake_cq { struct ibv_cq cq; struct ibv_wc wc[QUEUE]; unsigned n; };
 struct peer {
         struct rdma_cm_id id;           /* memnode's; its end is this side's too */
@@ -264,7 +264,7 @@ static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
         return 0;
 }
 
-/* What the client would read. */
+/* Checks an answer as the client would read it. */
 static void answer(struct peer *p, const struct node_header *h, size_t n)
 {
         static const size_t size[] = { [NODE_WELCOME] = sizeof(struct node_welcome),
@@ -450,7 +450,7 @@ static void connect_peer(struct reader *r, unsigned i)
                         p.id == known[k].id && memcmp(p.secret, known[k].secret, NODE_SECRET) == 0;
         if (len < sizeof(p) || !secret || (p.kind == NODE_DATA && !p.id))
                 FAIL("accepted without the secret of a client");
-        peer->greeted = p.id;           /* it is one that has said HELLO before */
+        peer->greeted = p.id;           /* then its client has said HELLO before */
 }
 
 static void event(unsigned i, enum rdma_cm_event_type type)
@@ -532,7 +532,7 @@ static void send_to(struct reader *r, unsigned i, unsigned how)
         wake(i);
 }
 
-/* The client's card has taken the oldest of what was sent, or has not. */
+/* The client's card has taken the oldest message that was sent, or has not. */
 static void take_sent(unsigned i, enum ibv_wc_status status)
 {
         struct peer *p = peers[i];

@@ -127,7 +127,7 @@ def wrong_requests(at, structured):
             assert c.call(ZEROES, offset, length) == ENOSPC
             assert c.call(TRIM, offset, length) == EINVAL
             assert c.call(CACHE, offset, length) == EINVAL
-        # Oversized: READ and WRITE have a limit, what carries no data has not.
+        # Oversized: READ and WRITE have a limit, commands without data have none.
         assert len(c.read(0, 32 * MIB)) == 32 * MIB
         assert c.call(READ, 0, 32 * MIB + 1) == EINVAL
         assert c.call(READ, 0, 2**32 - 1) == EINVAL
@@ -160,7 +160,7 @@ def wrong_magic(at):
 
 
 def zeroes(at):
-    """WRITE_ZEROES and TRIM of all sizes, also those that are given back to the host.
+    """WRITE_ZEROES and TRIM of all sizes, also of memory that memnode gives back to the host.
 
     All is zero inside, and untouched outside.
     """
@@ -176,12 +176,12 @@ def zeroes(at):
                 got = c.read(0, 8 * MIB)
                 want = b"\xa5" * offset + b"\0" * length + b"\xa5" * (8 * MIB - offset - length)
                 assert got == want, (kind, flags, offset, length)
-        c.write(MIB, b"\x5a" * MIB, FUA)        # what was given back can be written again
+        c.write(MIB, b"\x5a" * MIB, FUA)        # memory that was given back is written again
         assert c.read(MIB, MIB) == b"\x5a" * MIB
 
 
 def multi_conn(at):
-    """What one connection was told is written, all others see, also before a FLUSH of theirs."""
+    """All connections see a write that was answered to one, also before a FLUSH of theirs."""
     with client(at, "disk") as a, client(at, "disk", False) as b, client(at, "disk") as d:
         assert a.flags & 0x100
         for i in range(200):

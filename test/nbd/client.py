@@ -188,7 +188,7 @@ def ended(c):
         c.get(1)
     except Closed:
         return
-    raise AssertionError("the connection goes on")
+    raise AssertionError("the connection did not end")
 
 
 def expect(error, call, *args, **kw):

@@ -1,8 +1,8 @@
 """
 usage: deaf.py SOCKET MEMNODE
 
-A memnode whose standard error nobody reads, be it a pipe or a stopped terminal, serves and ends all
-the same, and counts the messages that it dropped.
+A memnode whose standard error no process reads, be it a pipe or a stopped terminal, still serves
+and ends, and counts the messages that it dropped.
 """
 import fcntl
 import os

@@ -14,10 +14,10 @@
  * when another node has woken the I/O thread.  A read that then takes as long as the driver's tick
  * was not sent at once.
  *
- * --hand-back: other nodes have the same pages (far_node.hands_back).  What is handed back is
- * started again when the node is up.  Until then its frame has a pattern, so a late transfer shows.
- * --downs: so many times the node must go down.  --stop: its server, process PID, is stopped and
- * continued here.
+ * --hand-back: other nodes have copies of the pages (far_node.hands_back).  A transfer that is
+ * handed back is started again when the node is up.  Until then its frame has a pattern, so a late
+ * transfer shows.  --downs: how often the node must go down.  --stop: the driver stops the node's
+ * server, process PID, and continues it.
  *
  * Exit status: 0; 1 if data is wrong or something leaked; 125 as vmrun, with the driver's sentence
  * on standard error.
@@ -53,7 +53,7 @@ static pid_t server;                    /* --stop, --drain */
 static bool drains;                     /* memnode drains in the end */
 static uint64_t count = 20000, seconds, pages = 4096;
 
-/* ---- What vmrun has ---- */
+/* ---- vmrun's part ---- */
 
 struct options opt;
 struct nbd_settings nbd_settings(const struct far_node *n) { (void)n; return settings; }
@@ -297,7 +297,8 @@ static bool start(struct far_node *n, uint64_t p, enum far_op op)
         return false;
 }
 
-/* Starts what was handed back, once the node is up and the trap was long enough there. */
+/* Starts the transfers that were handed back, once the node is up and the trap was there for long
+ * enough. */
 static void start_again(struct far_node *n)
 {
         char trap[PAGE_SIZE];
@@ -453,7 +454,7 @@ static void read_all_back(struct far_node *n)
 
 static uint64_t ms_since(uint64_t begin) { return (now_ns() - begin) / 1000000; }
 
-/* What fails at once while the node is down, and what does not. */
+/* While the node is down: the calls that fail at once, and those that do not. */
 static void check_down(struct far_node *n)
 {
         const struct far_range dead = { 7, 7 };
@@ -504,8 +505,8 @@ static void pause_with_it(struct far_node *n)
                 wait_some(n);
 }
 
-/* The server is down after a second; then a process of the tree attaches that finds it so; then it
- * goes on. */
+/* The server is down after a second; then a process of the tree attaches that finds it so; then the
+ * server is continued. */
 static void stop_and_go(struct far_node *n, char *frames)
 {
         char why[FAR_WHY] = "";

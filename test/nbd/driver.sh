@@ -107,8 +107,8 @@ check_refusal() {
 }
 
 # in_background ARG...: starts the driver, and waits until it is connected.  after_that: waits for
-# its end, and sets $status, $OUT and $ERR as run_limited does.  finish NAME [PATTERN]: the same,
-# and it must be a good end.
+# its end, and sets $status, $OUT and $ERR as run_limited does.  finish NAME [PATTERN]: like
+# after_that, and it must be a good end.
 in_background() {
     "$driver" "$@" >"$WORK/job.out" 2>"$WORK/job.err" &
     job=$!
@@ -144,7 +144,7 @@ unix_url="nbd+unix:///x?socket=$S"
 
 refused 'unknown host' "unknown host|name server" --connect-timeout 4000 \
     nbd://no-such-host.invalid/x
-refused 'port that nobody listens on' 'refuses connections' "nbd://127.0.0.1:$(free_port)/x"
+refused 'port without a listener' 'refuses connections' "nbd://127.0.0.1:$(free_port)/x"
 refused 'socket that is not there' 'there is no socket' "nbd+unix:///x?socket=$WORK/nothing"
 refused 'no host' 'no host is named' nbd:///x
 refused 'no socket' 'no socket is named' nbd+unix:///x
@@ -165,7 +165,7 @@ else
     for depth in 1 64 128; do
         good "nbdkit, unix socket, depth $depth" --depth "$depth" "$unix_url"
     done
-    good 'nbdkit, few pages: the same ones again and again' --pages 40 --depth 32 "$unix_url"
+    good 'nbdkit, few pages, again and again' --pages 40 --depth 32 "$unix_url"
     LIBNBD_DEBUG=1 good 'LIBNBD_DEBUG of the program' --count 100 "$unix_url"
     if grep -q 'libnbd: debug' "$ERR"; then
         not_ok 'LIBNBD_DEBUG prints nothing' 'libnbd wrote to standard error'
@@ -239,11 +239,11 @@ else
             dd if="$from" iflag=skip_bytes,count_bytes,fullblock skip="$4" count="$3"' \
         pwrite='dd of="$disk" iflag=fullblock oflag=seek_bytes seek="$4" conv=notrunc bs=4K'
     finish 'a server that answers with another page than the mark, once' 'connected again'
-    if [ -e "$WORK/lie" ]; then not_ok 'and it did' "nobody read the mark"; else ok 'and it did'; fi
+    if [ -e "$WORK/lie" ]; then not_ok 'and it did' 'the mark is unread'; else ok 'and it did'; fi
     stop_servers
 
-    # Between the driver's posts nothing is in flight: the end of a connection is seen all the same,
-    # and costs no time.
+    # Between the driver's posts nothing is in flight: the driver still sees that a connection ends,
+    # and loses no time by it.
     kit "$S" file "$WORK/disk"
     in_background --seconds 3 --gap 200 --timeout 5000 "$unix_url"
     sleep 0.5
@@ -276,7 +276,7 @@ else
     stop_servers
 
     kit "$S" --filter=error memory 64M error-rate=2% error=EIO
-    # The handshake's own transfer may be the one that fails: then vmrun says so.
+    # The first transfer, the handshake's own, may fail: then vmrun says so.
     run_limited "$driver" --timeout 20000 --count 3000 "$unix_url"
     if [ "$status" = 0 ] ||
         { [ "$status" = 125 ] && grep -q 'fails the first transfer' "$ERR"; }; then
@@ -325,7 +325,7 @@ else
     refused 'a server that takes less than a page at a time' \
         'takes 2048 bytes at a time, and a page is 4K: let the server allow larger' "$unix_url"
     stop_servers
-    # What is under way was made for the server as it was.
+    # Requests under way are cut to the limit of the server before this one.
     most 64K file "$WORK/disk"
     in_background --runs --depth 128 --count 400000 --timeout 8000 "$unix_url"
     for bytes in 8K 1M; do
@@ -408,7 +408,7 @@ be_rude silent "$S"
 refused 'a port that says nothing' 'says nothing \(1 s\)' --connect-timeout 1000 "$unix_url"
 stop_servers
 be_rude deaf "$S"
-refused 'a port that nobody serves' 'says nothing \(1 s\)' --connect-timeout 1000 "$unix_url"
+refused 'a port without an accept' 'says nothing \(1 s\)' --connect-timeout 1000 "$unix_url"
 stop_servers
 port=$(free_port)
 "$rude" full "$port" >"$WORK/server.out" 2>&1 &
@@ -438,7 +438,7 @@ else
     good 'a command is sent at once after sockets were looked at in vain' --size $((16 << 20)) \
         --count 1000 --unasked "nbd+unix:///?socket=$S"
     in_background --size $((64 << 20)) --seconds 2 "nbd+unix:///?socket=$S"
-    good 'memnode, a second lease at the same time' --size $((64 << 20)) --count 20000 \
+    good 'memnode, a second lease beside the first' --size $((64 << 20)) --count 20000 \
         "nbd+unix:///?socket=$S"
     finish 'and the first one is as it was'
     refused 'memnode, more than a client may have' 'size=' --size $((160 << 20)) \
@@ -449,7 +449,7 @@ else
     serve "$S" "$memnode" --size 192M --max-per-client 128M --hugepages none \
         --listen "nbd+unix://$S"
     after_that
-    check_refusal 'memnode that was started anew' 'does not know that lease: it was restarted'
+    check_refusal 'memnode that was restarted' 'does not know that lease: it was restarted'
     stop_servers
 
     lease_url="nbd+unix:///?socket=$S"
@@ -459,7 +459,7 @@ else
     # Stopped, it is down after a second, and never lost by silence.
     good 'hand back: memnode that stands still' --hand-back --downs 1 --timeout 500 \
         --connect-timeout 300 --size $((64 << 20)) --stop "$server" "$lease_url"
-    # "hold": what was sent before a break arrives a second later, when newer pages are there.
+    # "hold": bytes sent before a break arrive a second later, when newer pages are there.
     if command -v python3 >/dev/null; then
         serve "$WORK/relay" python3 "$here/../faults/proxy.py" --seed 3 --fault delay=0.05:0.02 \
             --fault hold=0.002:1 --fault reset=0.002 "$WORK/relay" "$S"

@@ -1,5 +1,5 @@
 """
-The cases of cases.py that are about leases: who has them, who does not, and what is in them.
+The cases of cases.py that are about leases: the clients that have them, and what is in them.
 """
 import os
 import secrets
@@ -15,7 +15,7 @@ def lease(digit, size):
 
 
 def leases(at):
-    """Zero at first, one for all who name it, unlisted, of one size."""
+    """Zero at first, one for all clients that name it, unlisted, of one size."""
     name = lease("a", 8 * MIB)
     with client(at, name) as a, client(at, name, False) as b, client(at, lease("b", MIB)) as other:
         assert a.size == 8 * MIB and a.flags & 0x100
@@ -85,7 +85,7 @@ def copied(at, data, back, uri):
     with client(at, uri.rsplit("/", 1)[1]):
         subprocess.run(["nbdcopy", data, uri], check=True)
         subprocess.run(["nbdcopy", uri, back], check=True)
-    assert open(data, "rb").read() == open(back, "rb").read(), "not the same"
+    assert open(data, "rb").read() == open(back, "rb").read(), "the copies differ"
 
 
 def guess(at, secret=""):
@@ -100,7 +100,7 @@ def guess(at, secret=""):
         owner.write(0, b"mine" * (MIB // 4))
         with Client(at).greet() as c:
             assert c.list() == ["disk"]
-            # INFO tells of a lease what its name says, whether it is there or not; GO makes one,
+            # INFO repeats the name of a lease, whether the lease is there or not; GO makes a lease,
             # and it is empty.
             for i in (0, 1, 15, 16, 31):
                 other = digits[:i] + ("f" if digits[i] != "f" else "0") + digits[i + 1:]
@@ -171,7 +171,7 @@ def cut(at, incarnation, ranges):
 
 
 def is_ended(c):
-    """The server has closed it; what is still sent goes nowhere."""
+    """The server has closed the connection; bytes that are still sent go nowhere."""
     try:
         for _ in range(100):
             c.send(b"\0" * 4096)
@@ -183,7 +183,7 @@ def is_ended(c):
 
 
 def fences(at):
-    """What an older connection still carries does not arrive once a newer one is answered."""
+    """Writes of an older connection do not arrive once a newer one is answered."""
     page, old, new = 4096, b"old!" * 1024, b"new!" * 1024
     c, incarnation = create(at, MIB)
     with c:
@@ -302,7 +302,7 @@ def drain_silent(at, pid, seconds):
 
 
 def drain_nobody(at, pid):
-    """Who has no pages here, or had and is long gone, is not waited for."""
+    """memnode does not wait for members without pages here, or which are long gone."""
     c, _ = create(at, MIB)
     begin = time.monotonic()
     os.kill(int(pid), 15)
@@ -323,6 +323,6 @@ def drain_gone(at, pid):
         back.s.close()
     begin = time.monotonic()
     while not has_ended(pid):
-        assert time.monotonic() - begin < 5, "it waits for nobody"
+        assert time.monotonic() - begin < 5, "it waits for a member that has moved"
         time.sleep(0.05)
     assert time.monotonic() - begin > 1, "it did not wait"

@@ -1,6 +1,6 @@
 """
-Leases that outlive memnode (--resume): what is in them afterwards, who gets in, and which files it
-does not take.
+Leases that outlive memnode (--resume): what is in them afterwards, which members get in, and which
+files memnode does not take.
 
 usage: resume.py CASE FOLDER MEMNODE
 """
@@ -156,7 +156,7 @@ def sparse():
 
 
 def awaited():
-    """The goodbye of one member does not end what another one has not come back to."""
+    """The goodbye of one member does not end a lease to which another has not come back."""
     node = Node("--grace", "2")
     a, incarnation = create(node.at, SIZE)
     b = join(node.at, incarnation, 2, 1, 1)
@@ -179,7 +179,7 @@ def awaited():
 
 
 def grace():
-    """What nobody comes back to is given up after the grace time, and not before."""
+    """A lease to which no member comes back is given up after the grace time, and not before."""
     incarnation = kept()
     node = Node("--grace", "2")
     time.sleep(1)
@@ -190,7 +190,7 @@ def grace():
     node.end()
     incarnation = kept()
     node = Node("--grace", "1")
-    time.sleep(2)                           # nobody comes at all
+    time.sleep(2)                           # no member comes at all
     expect(UNKNOWN, join, node.at, incarnation, 1, 1, 2)
     node.end()
 
@@ -238,13 +238,13 @@ def busy():
         assert len(found[member]) == 256, "it wrote too little"
         for at, n in found[member].items():
             there = struct.unpack_from(">I", have, at * PAGE)[0]
-            # one that was carried out, and not answered, may be there: it is sent again
+            # a write that was carried out, and not answered, may be there: it is sent again
             assert there in (n, n + 256), f"page {at}: {there}, not {n}"
     node.end()
 
 
 def deaf():
-    """A client that takes no answers, as one that is stopped, does not keep it from ending."""
+    """A client that takes no answers, like a stopped one, does not keep memnode from ending."""
     node = Node()
     c, incarnation = create(node.at, SIZE)
     fill(c, (9,))
@@ -373,7 +373,7 @@ def hurried():
 
 
 def killed():
-    """It is killed while it writes: what is half written is no file, and is removed by the next."""
+    """memnode is killed while it writes: the half-written file is removed by the next memnode."""
     node = writes()
     node.process.kill()
     node.process.wait()

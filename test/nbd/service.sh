@@ -57,7 +57,7 @@ refused_addresses() {
 }
 
 # A connection's work may take longer than the end waits for: the memory must still be there. Long
-# enough to see that: 220 connections that zero and give back the same 512 MiB.
+# enough to see that: 220 connections that all zero and give back one range of 512 MiB.
 busy_ends() {
     local i name="SIGTERM with busy clients, $rounds times"
     selected "$name" || return 0
@@ -84,7 +84,7 @@ resume_tests() {
     resumes "pages, incarnation, generations and cut members are kept" keeps
     resumes "the file has what is not zero" sparse
     resumes "a goodbye does not end what another member has not come back to" awaited
-    resumes "nobody comes back" grace
+    resumes "no member comes back" grace
     resumes "each answered write is there, and none is answered with the end" busy
     resumes "a client that takes no answers" deaf
     resumes "files that are refused, and stay" files
@@ -270,7 +270,7 @@ service_tests() {
     check_alone "systemd is told: ready, reloading, stopping" \
         python3 "$here/notify.py" "$WORK/notify" "$memnode" --size 1M --hugepages none \
         --listen nbd://127.0.0.1:0
-    check_alone "a standard error that nobody reads stops nothing" \
+    check_alone "a standard error that no process reads stops nothing" \
         python3 "$here/deaf.py" "$WORK/deaf.sock" "$memnode"
     check_alone "descriptors that are used up while clients wait" \
         python3 "$here/crowd.py" "$WORK" "$memnode"

@@ -1,14 +1,14 @@
 /*
- * A client of memnode over RDMA for tests: does what its arguments say, one after the other, and
- * ends with status 1 and a sentence at the first thing that is not as it should be.
+ * A client of memnode over RDMA for tests: carries out its arguments, one after the other, and ends
+ * with status 1 and a sentence at the first thing that is not as it should be.
  *
  *      client ADDRESS[:PORT] VERB [ARGUMENT...]...
  *
  *      connect                 control connection; it must be accepted
  *      hello [TOKEN|-]         HELLO; WELCOME must come                (-: without token)
  *      data                    one more data connection
- *      data-denied ERROR       one with a wrong secret must be rejected with ERROR
- *      data-refused ERROR      one with the right secret must be rejected with ERROR
+ *      data-denied ERROR       a data connection with a wrong secret must be rejected with ERROR
+ *      data-refused ERROR      a data connection with the right secret must be rejected with ERROR
  *      rejoin / rejoin-denied ERROR    a control connection with the id and secret of before, of
  *                              the next generation
  *      member N, generation N  from now on; the next control connection is of generation N + 1
@@ -26,8 +26,8 @@
  *      verify N SEED           READs it and compares; SEED 0: all zero
  *      forged N DELTA KEYXOR   a READ and a WRITE outside the lease must fail; address + DELTA,
  *                              rkey ^ KEYXOR.  Breaks the data connection
- *      reach ADDRESS KEY       the same for an address and key as another client printed them
- *      own-key N ADDRESS       the same for such an address with the key of slab N
+ *      reach ADDRESS KEY       like forged, with an address and key that another client printed
+ *      own-key N ADDRESS       like forged, with such an address and the key of slab N
  *      raw HEX                 SENDs these bytes
  *      junk N SEED             SENDs N messages of random bytes, until the connection ends
  *      flood N                 SENDs N LEASEs of too much without taking answers, until the
@@ -421,7 +421,7 @@ static void flood(unsigned n)
                 for (; sent < n && sent - done < 32; sent++)
                         send_bytes(&m, sizeof(m));
                 if (!completion(&control, 2000, &wc))
-                        return;         /* nobody takes them any more */
+                        return;         /* memnode takes them no more */
                 if (wc.status != IBV_WC_SUCCESS)
                         return;         /* as it should be */
                 /* an answer's buffer is not posted again: the next ones cannot arrive */
@@ -484,7 +484,7 @@ static enum ibv_wc_status transfer(enum ibv_wr_opcode op, uint64_t address, uint
         return wc.status;
 }
 
-/* A data connection that was ended: what is posted on it does not arrive. */
+/* A data connection that was ended: a WRITE that is posted on it does not arrive. */
 static void is_off(void)
 {
         struct link now_ = data;
@@ -671,7 +671,7 @@ static void run(const char *verb)
                 puts(word());
         else if (!strcmp(verb, "wait")) {
                 if (!fgets(line, sizeof(line), stdin))
-                        fail("nobody says to go on");
+                        fail("the test does not say to go on");
         } else
                 fail("%s: no such verb", verb);
 }

@@ -126,12 +126,12 @@ void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
 
 /* ---- a node that hands back ---- */
 
-/* Set by a case before it opens the node: other nodes have the same pages (far_node.hands_back).
- * What is handed back is started again when the node is up.  Until then its frame has a pattern, so
- * a late READ shows. */
+/* Set by a case before it opens the node: other nodes have copies of the pages
+ * (far_node.hands_back).  A request that is handed back is started again when the node is up.
+ * Until then its frame has a pattern, so a late READ shows. */
 static bool hand_back;
 #define TRAP    0xa5
-#define TRAP_MS 300                     /* it is there so long at least */
+#define TRAP_MS 300                     /* the pattern is there so long at least */
 static unsigned downs, handed_back;
 static bool falling;                    /* far_down() was called: the rest must be given back */
 static int64_t last_done, slowest;      /* ms; the longest from a transfer's end to far_down() */
@@ -248,7 +248,7 @@ static void fill(struct job *j)
                                             : 0xdeadull << 48 | i;
 }
 
-/* One that was handed back, and can be started again; NULL: there is none. */
+/* A job that was handed back, and can be started again; NULL: there is none. */
 static struct job *handed_job(void)
 {
         char trap[PAGE_SIZE];
@@ -517,7 +517,7 @@ static void case_term(const struct target *t)
 {
         open_node(t->rest);
         traffic(500, 96, NULL, -1);
-        kill(t->node, SIGINT);          /* at once: nobody moves pages here */
+        kill(t->node, SIGINT);          /* ends at once: this driver moves no pages */
         traffic(1000000, 96, NULL, -1);
         verdict("wrong", "all requests are done by a node that ended");
 }
@@ -589,7 +589,7 @@ static void case_lease(const struct target *t)
         verdict("passed", "leases");
 }
 
-/* An answer that comes when nobody waits for it any more is not taken for the next one's. */
+/* An answer that comes after its request was given up is not taken for the next request's. */
 static void case_late_answer(const struct target *t)
 {
         const struct far_range dead = { 5, 7 };
@@ -760,9 +760,9 @@ static void case_no_such_device(const struct target *t)
         open_node(t->rest);
 }
 
-/* ---- the same with a node that hands back ---- */
+/* ---- with a node that hands back ---- */
 
-/* It goes down as often as there are faults, and each time within so many ms. */
+/* The node goes down once for each fault, and each time within within_ms. */
 static void run_hand_back(const struct target *t, unsigned total, const struct fault *f,
                           unsigned faults, int within_ms)
 {
@@ -797,7 +797,8 @@ static void case_back_hang(const struct target *t)
         run_hand_back(t, 3000, f, 1, 1500);
 }
 
-/* Its control connection would answer.  Here the device notices before anybody has to ask. */
+/* The node's control connection would answer.  Here the device notices before the driver has to
+ * ask. */
 static void case_back_stall(const struct target *t)
 {
         static const struct fault f[] = { { 1000, NODE_CMD_STALL }, { 0 } };
@@ -828,7 +829,7 @@ static void case_back_killed(const struct target *t)
         case_killed(t);
 }
 
-/* What fails at once while the node is down, and what does not. */
+/* While the node is down: the calls that fail at once, and those that do not. */
 static void check_down(void)
 {
         const struct far_range dead = { 7, 7 };
@@ -894,8 +895,8 @@ static void case_back_pause(const struct target *t)
         case_pause(t);
 }
 
-/* A process of the same tree that attaches while the node's host cannot be reached: not even its
- * device is known.  Later it can. */
+/* Another process of the tree attaches while the node's host cannot be reached: not even the device
+ * is known.  Later the host can be reached. */
 static _Noreturn void join(const struct target *t, int from_parent)
 {
         struct far_kept_node k;
@@ -923,7 +924,7 @@ static _Noreturn void join(const struct target *t, int from_parent)
         check_down();
         poll_for(500);
         rn->to = right;
-        patience = 15000;               /* what was begun with the wrong address ends first */
+        patience = 15000;               /* the attempt with the wrong address ends first */
         for (before = now_ms(); !node_.up && now_ms() - before < 20000; sleep_until_told())
                 poll_node();
         if (!node_.up)
@@ -986,17 +987,18 @@ static const struct test {
         { "a node that withdraws its memory", "", case_revoke, "lost", "does not let us at", 15000,
           0 },
         { "leases beside traffic and breaks", "", case_lease_beside, "passed", "", 60000, 0 },
-        { "a lease across a break, with nobody who polls", "", case_lease_alone, "passed", "",
+        { "a lease across a break, before any poll", "", case_lease_alone, "passed", "",
           30000, 0 },
         { "little memory may be locked: pages are copied", "", case_pool, "passed", "", 60000, 0 },
-        { "the same across breaks", "", case_pool_drop, "passed", "", 60000, 0 },
+        { "little memory may be locked: breaks", "", case_pool_drop, "passed", "", 60000, 0 },
         { "hardly any memory may be locked", "", case_memlock, "wrong", "ulimit -l", 10000, 0 },
         { "a device by its name", "", case_device, "passed", "", 20000, 0 },
         { "no such device", "", case_no_such_device, "refused", "no RDMA device mlx9_9", 15000, 0 },
         { "nothing is under way for a while", "", case_pause, "passed", "", 30000, 0 },
         { "hand back: reads and writes", "", case_back_plain, "passed", "", 60000, 0 },
         { "hand back: connections that are dropped", "", case_back_drop, "passed", "", 60000, 0 },
-        { "hand back: the same with copied pages", "", case_back_pool, "passed", "", 60000, 0 },
+        { "hand back: dropped connections, copied pages", "", case_back_pool, "passed", "", 60000,
+          0 },
         { "hand back: a silence", "", case_back_hang, "passed", "", 60000, 0 },
         { "hand back: only data connections are silent", "", case_back_stall, "passed", "", 60000,
           0 },
@@ -1029,11 +1031,11 @@ static const struct test {
         { "no route", NULL, case_no_route, "refused", "no route", 20000, 0 },
         { "a route over no RDMA device", NULL, case_no_device, "refused", "no RDMA device", 20000,
           0 },
-        { "an address where nobody is", NULL, case_silent_host, "refused", "does not answer", 20000,
+        { "an address without a host", NULL, case_silent_host, "refused", "does not answer", 20000,
           0 },
 };
 
-/* The same against memnode itself; one after the other with one memnode, until it is ended. */
+/* The cases against memnode itself; one after the other with one memnode, until it is ended. */
 static const struct test real_tests[] = {
         { "reads and writes with memnode", "", case_plain, "passed", "", 60000, 0 },
         { "the next client finds zeros", "", case_plain, "passed", "", 60000, 0 },

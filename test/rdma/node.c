@@ -157,7 +157,7 @@ static void request(struct rdma_cm_id *id, struct rdma_conn_param p)
                 fail("%u bytes of private data", p.private_data_len);
         memcpy(&r, p.private_data, sizeof(r));
         if (node.silent || fault("deaf") || (fault("nodata") && r.kind == NODE_DATA))
-                return;                 /* nobody hears of it */
+                return;                 /* the client hears nothing */
         if (fault("version")) {
                 reject(id, NODE_VERSION + 1, NODE_EVERSION);
                 return;

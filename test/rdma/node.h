@@ -27,8 +27,8 @@ struct node_config {
 #define NODE_CMD_CONTROL   'c'          /* disconnect the control connection */
 /* be silent: break all queue pairs without a word, ignore requests for a second */
 #define NODE_CMD_HANG      'h'
-#define NODE_CMD_HANG_LONG 'H'          /* the same for ever */
-/* break the data connections without a word; the control connection goes on */
+#define NODE_CMD_HANG_LONG 'H'          /* like NODE_CMD_HANG, for ever */
+/* break the data connections without a word; the control connection stays */
 #define NODE_CMD_STALL     's'
 #define NODE_CMD_FORGET    'f'          /* drop all, and the client with its memory */
 #define NODE_CMD_REVOKE    'r'          /* withdraw the memory, keep the connections */

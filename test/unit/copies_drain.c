@@ -1,6 +1,6 @@
 /*
- * See copies_model.h: drain.c and moves.c, as they are, and what they ask of slabs.h.
- * What drain.c keeps for its process is swapped together with that of request.c.
+ * See copies_model.h: drain.c and moves.c, as they are, and the functions of slabs.h that they
+ * call.  The state of drain.c is swapped together with that of request.c.
  */
 #include <string.h>
 #include <guest_ram.h>

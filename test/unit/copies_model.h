@@ -6,8 +6,8 @@
  *   copies_program.c     how processes come to be, and what programs do
  *   copies_tree.c        the real sources of the tree, and what surrounds them
  *   copies_request.c     the real copies.c, request.c and outage.c, in each process's own memory
- *   copies_repair.c      the real held.c, repair.c and whole.c, in the same way
- *   copies_drain.c       the real drain.c and moves.c, in the same way
+ *   copies_repair.c      the real held.c, repair.c and whole.c, also in each process's own memory
+ *   copies_drain.c       the real drain.c and moves.c, also in each process's own memory
  *   copies_node.c        memory nodes, the network, and a driver
  *
  * A process has two coroutines (pager_sched.h): its program, and its I/O side.
@@ -77,7 +77,7 @@ extern struct counts met;
 /* ---- processes (copies_process.c) ---- */
 
 struct seat;
-/* What can end at any step. */
+/* A program, or the I/O side of a process: it can end at any step. */
 struct life {
         struct seat *seat;
         jmp_buf top;
@@ -147,8 +147,8 @@ void hold(struct page *g, uint64_t slot);
 void forget(struct page *g);
 /* Asks for a page to be written, with new content, or to be read. */
 void ask(struct seat *s, struct page *g, bool write);
-bool all_over(void *seat);              /* what was asked for */
-void settle_all(struct seat *s);        /* looks at what is over */
+bool all_over(void *seat);              /* all pages that were asked for */
+void settle_all(struct seat *s);        /* looks at the pages that are over */
 void quiesce(struct seat *s);
 struct page *take_slot(struct seat *s); /* NULL: there is none */
 void let_go(struct seat *s, struct page *g);
@@ -156,7 +156,7 @@ bool write_new(struct seat *s);
 void write_back(struct seat *s, struct page *g);
 void find_room(struct seat *s);
 void find_places(struct seat *s);       /* copies_drain.c */
-void pause_repairs(struct seat *s);     /* and waits for those that are under way */
+void pause_repairs(struct seat *s);     /* and waits for the repairs under way */
 void process_kill(struct seat *s);
 /* Every copy that counts as good is right, and there is one. */
 void check_copies(void);
@@ -178,7 +178,7 @@ extern char *units;
 extern _Atomic uint64_t *bits;
 extern struct slab slabs[SLABS];
 extern struct life *tree_owner;         /* has the tree's lock */
-extern bool tree_torn;                 /* who had it died; the next one mends what is under it */
+extern bool tree_torn;                 /* its owner died; the next owner mends what it guards */
 static inline unsigned index_of(uint64_t slot) { return slot_slab(slot) * PAGES + slot_page(slot); }
 void tree_reset(unsigned replicas);
 
@@ -208,7 +208,7 @@ void repair_memory_out(unsigned seat);
 void repair_memory_in(unsigned seat);
 void repair_memory_reset(unsigned seat);
 unsigned repairs_of(const struct seat *s);      /* under way */
-/* The process ends, and leaves slots of its own that it copies to nobody, for they are DUE. */
+/* The process ends: DUE slots of its own, and those that it copies, may stay DUE for good. */
 void repairs_die(const struct seat *s);
 
 /* ---- draining nodes (copies_drain.c) ---- */
@@ -230,14 +230,14 @@ struct node {
         uint64_t unreachable_until;
 };
 extern struct node nodes[NODES];
-extern uint32_t first_after;            /* the first connection: one look in so many */
+extern uint32_t first_after;            /* one look in first_after makes the first connection */
 extern const struct far_driver model_driver;
 void node_reset(void);
 void node_restart(unsigned node);
 /* Nodes that are drained end when all have answered that it knows. */
 void node_ends(void);
 void net_step(void);
-/* The process is dead: nobody waits for what it sent. */
+/* The process is dead: its flights have no request any more. */
 void net_orphan(const struct seat *s);
 void net_forget(const struct seat *s);  /* and its driver is another one */
 /* A round of the driver of self(): answers, breaks, connections. */

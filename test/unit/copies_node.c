@@ -1,10 +1,10 @@
 /*
- * See copies_model.h: memory nodes, the network, and the driver of a process, which follows what
- * node.h says of drivers that hand back.
+ * See copies_model.h: memory nodes, the network, and the driver of a process, which follows the
+ * rules of node.h for drivers that hand back.
  *
- * What was sent on a connection that is broken still arrives at any later time, until its node has
- * ended that connection: when it answers the next one of that member, or at a CUT.  A node that
- * does not fence carries it out even then, and more than once.
+ * A request that was sent on a broken connection still arrives at any later time, until its node
+ * has ended that connection: when it answers the member's next one, or at a CUT.  A node that does
+ * not fence carries it out even then, and more than once.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,9 +18,9 @@ struct flight {
         bool refused;                   /* a write that the node cannot carry out */
         unsigned node, slot;
         uint64_t member, serial, value;
-        uint64_t until;                 /* step: nobody waits for it, and the network holds it */
+        uint64_t until;                 /* step: the network holds it till then, if r is NULL */
         struct seat *seat;
-        struct far_request *r;          /* NULL: nobody waits for it */
+        struct far_request *r;          /* that waits for it; NULL: none does */
 };
 
 struct node nodes[NODES];
@@ -73,7 +73,7 @@ static bool can_end(unsigned node)
         return draining >> node & 1;
 }
 
-/* Rule 17.  Who is not connected is waited for a moment only. */
+/* Rule 17.  The node waits only a moment for a process that is not connected. */
 static bool is_waited_for(const struct view *v)
 {
         return v->known && !v->answered && (v->serial || sched_steps - v->broke_at < 3000);
@@ -98,8 +98,8 @@ static bool reaches(const struct seat *s, unsigned node)
                                   sched_steps >= s->view[node].unreachable_until);
 }
 
-/* [C]  A page whose write was never over is nobody's: the next owner of the slot may copy what was
- * there before, to where it is missing. */
+/* [C]  A page whose write was never over has no owner: the next owner of the slot may copy the page
+ * from before, to the places that lack it. */
 static void arrive(struct flight *f)
 {
         uint64_t *known = &nodes[f->node].value[f->slot];
@@ -134,7 +134,7 @@ void net_step(void)
         f->used = !nodes[f->node].fences && !chance(4);
 }
 
-/* Nobody waits for it any more. */
+/* Takes the flight's request away.  A write may still arrive, later. */
 static void orphan(struct flight *f)
 {
         f->r = NULL;
@@ -149,7 +149,7 @@ void net_orphan(const struct seat *s)
                         orphan(f);
 }
 
-/* Of members from first to last, but not what has that serial. */
+/* Ends the connections of members from first to last, but for the one with that serial. */
 static void end_connections(unsigned node, uint64_t first, uint64_t last, uint64_t serial)
 {
         for (struct flight *f = flights; f < flights + FLIGHTS; f++)
@@ -160,14 +160,14 @@ static void end_connections(unsigned node, uint64_t first, uint64_t last, uint64
 
 /* ---- the driver ---- */
 
-/* Without copies elsewhere a driver keeps what was not answered, for its next connection. */
+/* Without copies elsewhere a driver keeps unanswered requests, for its next connection. */
 static struct far_request *kept[SEATS][NODES][FLIGHTS];
 static unsigned nkept[SEATS][NODES];
 
 static struct view *view_of(const struct far_node *n) { return &self()->view[n->index]; }
 static uint64_t member_of(const struct seat *s) { return head->record[s->tree.self].birth; }
 
-/* The connection is gone, and with it what it would answer. */
+/* The connection is gone, and with it all its answers. */
 static void hand_back(struct far_node *n, bool say)
 {
         struct seat *s = self();

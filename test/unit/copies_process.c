@@ -1,7 +1,7 @@
 /*
  * See copies_model.h: lives, what a process believes to hold, how it uses slots, and its death.
  *
- * What it believes, and what it wrote there, is kept apart from the code under test.
+ * Its belief, and the pages that it wrote, are kept apart from the code under test.
  */
 #include <string.h>
 #include "common/clock.h"
@@ -308,9 +308,9 @@ void nap(unsigned steps)
         wait_until(step_passed, &until);
 }
 
-/* Waits until what was asked for is over.  When the faults are over the dead are buried meanwhile,
- * so that what they gave up threatens nobody any more; vmrun does that only when it wants their
- * slots. */
+/* Waits until the process's requests are over.  When the faults are over it buries dead processes
+ * meanwhile, so that their late writes threaten no page any more.  vmrun buries them only when it
+ * wants their slots. */
 void quiesce(struct seat *s)
 {
         for (; !all_over(s); nap(100))

@@ -294,7 +294,7 @@ static void check_slot(struct seat *s, unsigned i)
                                    (unsigned long)slot, k);
 }
 
-/* That nobody wants copies, which it is for this process to say now. */
+/* This process, the only one left, has cleared `copied`: no process wants copies. */
 static bool is_said(void *arg)
 {
         (void)arg;
@@ -319,9 +319,9 @@ static bool is_there(const struct far_slab *f, uint64_t slot)
         return false;
 }
 
-/* What it holds is everywhere where it can be copied to, or lost, which it finds when it reads.  A
- * slot that is DUE for good, since a node that does not fence may still get a write, is not
- * copied. */
+/* Each page of the process is everywhere where it can be copied to, or lost, which the process sees
+ * when it reads.  A slot that is DUE for good, since a node that does not fence may still get a
+ * write, is not copied. */
 static bool is_repaired(void *arg)
 {
         struct seat *s = arg;
@@ -338,7 +338,7 @@ static bool is_repaired(void *arg)
         return true;
 }
 
-/* Nobody else is left. */
+/* Of the last process: takes and writes every slot. */
 static void take_all(struct seat *s)
 {
         quiesce(s);
@@ -347,8 +347,8 @@ static void take_all(struct seat *s)
                 nap(500);
         }
         find_places(s);
-        wait_until(is_repaired, s);     /* also what it shared with those that are dead */
-        pause_repairs(s);               /* what is copied cannot be written */
+        wait_until(is_repaired, s);     /* also the slots that it shared with dead processes */
+        pause_repairs(s);               /* a slot that is being copied cannot be written */
         for (struct page *g = s->page; g < s->page + HELD; g++)
                 if (g->state && !slotmap_writable(&s->map, g->slot))
                         let_go(s, g);

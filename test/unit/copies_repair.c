@@ -1,6 +1,6 @@
 /*
- * See copies_model.h: held.c, repair.c, walk.c and whole.c, as they are.  What they keep for their
- * process is swapped together with that of request.c.
+ * See copies_model.h: held.c, repair.c, walk.c and whole.c, as they are.  Their state is swapped
+ * together with that of request.c.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * See copies_model.h: copies.c, request.c and outage.c, as they are.  What the last two keep for
- * their process is swapped when another process of the model continues.
+ * See copies_model.h: copies.c, request.c and outage.c, as they are.  The state of the last two is
+ * swapped when another process of the model continues.
  */
 #include <errno.h>
 #include <limits.h>
@@ -78,7 +78,8 @@ static uint64_t made_good[SLOTS];
 
 struct options opt = { .timeout_ms = 1u << 30, .verify = true, .replicas = 2 };
 
-/* What was wanting when a process began to look at all copies, and what may have changed since. */
+/* The copies that were wanting when a process began to look at all of them, and all that may have
+ * changed since. */
 static struct sight {
         bool wanting[SLOTS];
         struct { uint16_t word; unsigned good; uint64_t written, made; } of[SLOTS];

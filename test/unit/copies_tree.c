@@ -1,7 +1,7 @@
 /*
- * See copies_model.h: which slot is whose, who is alive, and how the dead are cut off and buried,
- * are the real sources of kern and runtime.  The file of the tree, its lock, and the kernel's locks
- * of bytes are modelled.
+ * See copies_model.h.  Owners of slots, the processes that live, and how dead ones are cut off and
+ * buried, are the real sources of kern and runtime.  The file of the tree, its lock, and the
+ * kernel's locks of bytes are modelled.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -104,7 +104,7 @@ static void make(void)
                 slabs[i] = (struct slab){ .kind = SLAB_REMOTE, .pages = PAGES };
 }
 
-/* Which nodes have a slab, in which order, is drawn. */
+/* Draws the nodes of a slab, and their order. */
 static void place_slab(struct tree_slab *s, unsigned replicas)
 {
         unsigned first = rnd(NODES), step = 1 + rnd(NODES - 1);

@@ -1,6 +1,6 @@
 /*
- * See fence_model.h: the I/O side of a process, as runtime/far/nbd has it: links that are made anew
- * when they break, transfers that are sent again, and CUT.
+ * See fence_model.h: the I/O side of a process, as runtime/far/nbd has it: links that are made
+ * again when they break, transfers that are sent again, and CUT.
  *
  * A link is stepped by the tick, as the I/O thread does beside the program.
  */

@@ -7,8 +7,8 @@
  *   fence_client.c       the I/O side of a process: links, transfers, CUT
  *   fence_process.h      processes, and the real sources of their tree
  *
- * Everything runs in coroutines (pager_sched.h).  The tick of the scheduler does what nobody
- * chooses: the network, the I/O sides, faults.
+ * Everything runs in coroutines (pager_sched.h).  The tick of the scheduler steps the network, the
+ * I/O sides and the faults, which no coroutine chooses.
  */
 #ifndef TEST_FENCE_MODEL_H
 #define TEST_FENCE_MODEL_H
@@ -35,8 +35,8 @@ enum {
 /* The rules that the model's own parts follow, and that can be left out (RULE=n). */
 enum rule {
         NO_BUG,
-        SAME_GENERATION,                /* 6: a connection is made anew with its old generation */
-        NOT_SENT_AGAIN,                 /* 6: what was not answered is taken for done */
+        SAME_GENERATION,                /* 6: a connection is made again with its old generation */
+        NOT_SENT_AGAIN,                 /* 6: requests without an answer are taken for done */
         OLD_ANSWERS,                    /* 6: answers of a connection that was closed count */
         FREED_EARLY,                    /* 7: a slot is freed before its write was answered */
         SHARED_EARLY,                   /* 7: and is shared before that */
@@ -53,11 +53,11 @@ extern enum rule bug;
 enum phase {
         CHAOS,                          /* faults */
         CALM,                           /* no more: every living process reads and writes */
-        END,                            /* all are dead, and one comes to bury them */
+        END,                            /* all are dead, and the agent comes to bury them */
         OVER,
 };
 extern enum phase phase;
-/* What is frequent in a run: all at once would leave no time for what follows from each. */
+/* The frequent trouble of a run: all at once would leave no time for what follows from each. */
 extern enum trouble {
         USUAL,
         STALLS,                         /* threads that wait long for the CPU before they lock */
@@ -74,7 +74,7 @@ extern struct counts met;
 
 /* ---- lives (fence_world.c) ---- */
 
-/* What can end at any step: a process, a thread of memnode. */
+/* A process or a thread of memnode: it can end at any step. */
 struct life {
         jmp_buf top;
         bool doomed;                    /* continues at `top`, from its next step on */
@@ -129,7 +129,7 @@ struct wire {
         /* on the way back */
         struct message back[QUEUE];
         unsigned nback;
-        /* what was sent, for a repetition of all of it */
+        /* all messages that were sent, to repeat them */
         bool repeats;
         struct message log[QUEUE];
         unsigned nlog;
@@ -222,17 +222,17 @@ void process_reset(void);
 void process_spawn(void);
 void process_kill(struct process *p);
 unsigned process_slabs(const struct process *p);        /* that it uses */
-/* By the I/O side: a transfer is over; page: what was read. */
+/* By the I/O side: a transfer is over; value: of the page that was read. */
 void process_done(struct process *p, const struct transfer *t, uint64_t value);
 /* The node is lost for good. */
 void process_loses(struct process *p, unsigned node);
 /* Some process will have the dead cut off again, later. */
 bool process_waits(void);
 bool process_has_tree(void);
-/* One that buries all others, which are dead.  False: it cannot come yet. */
+/* Starts the agent, a process that buries all others, which are dead.  False: it cannot yet. */
 bool process_start_agent(void);
 bool process_agent_done(void);
-/* When it has: what is wrong; NULL: nothing is left over. */
+/* When it has buried them.  Returns a text that says what is wrong; NULL: nothing is left over. */
 const char *process_left_over(void);
 
 #endif

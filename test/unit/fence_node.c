@@ -67,7 +67,7 @@ void account_close(struct account *a)
         run_free(a);
 }
 
-/* Another of the same name may have been made since, by a request that came late. */
+/* A request that came late may have made another lease of that name since. */
 bool node_is_gone(const char *hex)
 {
         for (unsigned i = 0; i < ngone && i < 256; i++)
@@ -307,7 +307,7 @@ void node_reset(uint32_t grace_ms)
         opt.grace_ms = grace_ms;
 }
 
-/* As kept.c has it: what the next memnode finds in the file. */
+/* Makes the lease as the next memnode finds it in the file (kept.c). */
 static void keep(struct lease *l)
 {
         for (struct server *s = servers; s < servers + THREADS; s++)

@@ -1,7 +1,7 @@
 /*
  * See fence_process.h: what a process believes to hold, how it takes and uses slots, and its death.
  *
- * What it believes, and what it wrote there, is kept apart from the code under test.
+ * Its belief, and the pages that it wrote, are kept apart from the code under test.
  */
 #include <string.h>
 #include "fence_process.h"
@@ -93,7 +93,8 @@ void process_kill(struct process *p)
         s->start = NOT_STARTED;
 }
 
-/* Ends the program with a message, if it used the node.  The one that buries at last has none. */
+/* Ends the program with a message, if it used the node.  The agent, which buries all at last, has
+ * no program. */
 void process_loses(struct process *p, unsigned node)
 {
         p->view[node].lost = true;

@@ -33,7 +33,7 @@ struct seat {
 extern struct seat seats[SEATS];
 
 
-/* What they share. */
+/* Shared by all processes. */
 extern struct tree_head *head;
 extern char *units;
 extern _Atomic uint64_t *bits;

@@ -60,7 +60,7 @@ static void make_process(struct seat *s, enum start how)
         s->start = how;
 }
 
-/* What a child has from its parent. */
+/* Gives a child its parent's view of the nodes, place in the tree and files. */
 static void inherit(struct seat *s, const struct seat *parent)
 {
         memcpy(s->p.view, parent->p.view, sizeof(s->p.view));
@@ -126,12 +126,12 @@ static void only_has(const struct seat *s, int life)
                            (unsigned long)s->p.files);
 }
 
-/* Nobody may have buried a process in whose memory s runs. */
+/* No process may have buried the one in whose memory s runs. */
 static void not_buried(const struct seat *s, uint64_t birth)
 {
         if (head->record[s->tree.self].state != RECORD_USED ||
             head->record[s->tree.self].birth != birth)
-                sched_fail("process %u runs in memory of one that was buried", s->p.seat);
+                sched_fail("process %u runs in memory of a process that was buried", s->p.seat);
 }
 
 static void be_child(struct seat *s)

@@ -1,7 +1,7 @@
 /*
- * See fence_process.h: which slot is whose, who is alive, and how the dead are cut off and buried,
- * are the real sources of kern and runtime.  The file of the tree, its lock, and the kernel's locks
- * of bytes are modelled.
+ * See fence_process.h.  Owners of slots, the processes that live, and how dead ones are cut off and
+ * buried, are the real sources of kern and runtime.  The file of the tree, its lock, and the
+ * kernel's locks of bytes are modelled.
  */
 #include <errno.h>
 #include <stdlib.h>

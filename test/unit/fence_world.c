@@ -306,7 +306,7 @@ static void repeat(struct wire *w)
         met.repeated++;
 }
 
-/* What is in the socket when it is shut down can still be received. */
+/* Bytes that are in the socket when it is shut down can still be received. */
 static void deliver(struct wire *w)
 {
         if (w->over || w->shut) {
@@ -343,7 +343,7 @@ void net_step(void)
                 return;
         if (sched_steps < unreachable_until[w->node])
                 return;
-        /* what was closed comes late */
+        /* messages of a closed connection may come late */
         if (phase != CHAOS || !w->closed || chance(4))
                 deliver(w);
         if (w->ngot && !w->served && !w->over)

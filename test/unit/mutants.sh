@@ -4,9 +4,9 @@
 #
 # usage: mutate.sh [--check] [NUMBER...]        the mutants of these numbers, default all
 #
-# CC, SEED and STEPS come from the environment, and MUTANT_LIMIT: seconds a test may take. One that
-# takes longer is no proof: it is counted as skipped, neither caught nor survived. A mutant that
-# changes nothing has failed. With --check, which takes seconds, that is all that is looked at.
+# CC, SEED and STEPS come from the environment, and MUTANT_LIMIT: seconds a test may take. A test
+# that takes longer is no proof: its mutant is counted as skipped, neither caught nor survived. A
+# mutant that changes nothing has failed. --check looks at that alone, which takes seconds.
 # Prints a line a mutant, then `N passed, N failed, N skipped`.
 # shellcheck shell=bash disable=SC2034,SC2154
 
@@ -102,7 +102,8 @@ mutant() {
     done
 }
 
-# rule NUMBER WHAT: one that a model's own parts follow, as its header says; the sources stay.
+# rule NUMBER WHAT: leaves out a rule that a model's own parts follow, as its header says; the
+# sources stay.
 rule() {
     is_wanted && [ $check = no ] || return 0
     export RULE=$1

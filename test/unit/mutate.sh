@@ -99,7 +99,7 @@ mutant pager/transition.c "a part takes any entry" \
     '/^bool page_part\(/,/^}/s/return .*/return atomic_store(pte, pte_make_part(pte_num(p), p \& PTE_KEEP)), true;/'
 mutant pager/transition.c "a part drops CHARGED" \
     '/^bool page_part\(/,/^}/s/p & PTE_KEEP/p \& PTE_PROT/'
-mutant pager/transition.c "the end of a part wakes nobody" \
+mutant pager/transition.c "the end of a part wakes no vCPU" \
     '/^void page_part_over/,/^}/s/if \(p & PTE_WAITERS\)/if (0)/'
 mutant pager/transition.c "the end of a part looks for waiters too early" '
     /^void page_part_over/,/^}/{
@@ -107,7 +107,7 @@ mutant pager/transition.c "the end of a part looks for waiters too early" '
     }'
 mutant pager/transition.c "a page that is wanted stays in parts" \
     '/^void page_part_over/,/^}/s/PTE_KEEP \| PTE_WANTED/PTE_KEEP/'
-mutant pager/pte.h "who waits for an entry sleeps on its lower half" \
+mutant pager/pte.h "a vCPU that waits for an entry sleeps on its lower half" \
     '/^static inline uint32_t pte_word_seen/s/\(p >> 32\)/p/'
 mutant pager/transition.c "detach gives the frame back before the flush" '
     /^frame_t page_detach/,/^}/{
@@ -139,7 +139,7 @@ mutant pager/transition.c "what is passed stays pinned" '
 # Faults and frames
 mutant pager/frame.h "waiters are not woken" \
     '/^static inline bool page_fetched/,/^}/s/ & PTE_WAITERS;/ \& 0;/'
-mutant pager/frame.h "who waits for a prefetch is not woken" \
+mutant pager/frame.h "a vCPU that waits for a prefetch is not woken" \
     '/^static inline bool page_prefetched/,/^}/s/return p & PTE_WAITERS;/return false;/'
 mutant pager/frame.h "a prefetch ends in the page that came after" \
     '/^static inline bool page_prefetched/,/^}/s/if \(pte_kind\(p\) != PTE_BUSY.*\{/if (0) {/'
@@ -155,7 +155,7 @@ mutant pager/frame.h "a prefetch that failed leaves a present entry" \
     '/^static inline bool page_prefetched/,/^}/s/err \? pte_make_remote\(f->slot, keep\) : //'
 mutant pager/frame.h "a prefetch that failed keeps the slot, too" \
     '/^static inline bool page_prefetched/,/^}/s/f->slot = SLOT_NONE;/;/'
-mutant pager/transition.c "who waits for an abandoned page is not woken" \
+mutant pager/transition.c "a vCPU that waits for an abandoned page is not woken" \
     '/^frame_t page_detach/,/^}/s/if \(p & PTE_WAITERS\)/if (0)/'
 mutant pager/transition.c "the sleeper does not say that it waits" '
     /^static void wait_for/,/^}/{
@@ -218,7 +218,7 @@ mutant pager/frames.c "the pool is unlocked without release" \
 mutant pager/clock.c "eviction does not claim" \
     '/^static .*bool evict\(/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
 
-# What is no mistake of order, but of cost, or of what is told.
+# Mistakes not of order, but of cost, or in an answer.
 build_test() {
     compile "$unit/test_pager.c" "$unit/pager_env.c" \
         $(part pager/frames.c pager/transition.c pager/clock.c)
@@ -243,7 +243,7 @@ mutant pager/transition.c "what is no longer locked counts" \
     '/^static bool unlock_frame/,/^}/s/^ *atomic_fetch_sub_explicit.*$//'
 mutant pager/frames.c "a freed frame counts as locked" \
     '/^static void frame_reset/,/^}/s/if \(atomic_load.*/if (0)/'
-mutant pager/transition.c "who unmaps a page tells nobody" \
+mutant pager/transition.c "a page is unmapped without its notices" \
     '/^frame_t page_detach/,/^}/s/^ *notices_over.*$//'
 mutant pager/clock.c "high priority is as any" 's/^(#define HIGH_VISITS) 2/\1 0/'
 mutant pager/clock.c "high priority keeps pages for long" 's/^(#define HIGH_VISITS) 2/\1 50/'
@@ -264,9 +264,9 @@ mutant pager/notices.h "a word's page stays clean" \
     '/^static inline void notice_over\(/,/^}/s/, true\);/, false);/'
 mutant pager/notices.h "a late look tells of the next page" \
     '/^static inline void notices_look/,/^}/s/if \(!notice_waits\(o, n, &p\)\)/if (1)/'
-mutant pager/notices.h "who reads on demand knows of no notice" \
+mutant pager/notices.h "a vCPU that reads on demand knows of no notice" \
     's/if \(\(p & \(PTE_PREF \| PTE_WAITERS\)\) \|\|/if (1 ||/'
-mutant pager/notices.h "who adds a notice does not look at the entry again" \
+mutant pager/notices.h "a vCPU that adds a notice does not look at the entry again" \
     '/^static inline bool notice_hang/,/^}/s/return false;/return true;/'
 mutant pager/notices.h "no end of notices" 's/ < most\)/ < NOTICES)/'
 mutant pager/notices.h "a word is counted for pages that do not come" \
@@ -321,7 +321,7 @@ mutant lookahead_auto.c "doubt stays" 's/h->doubt -= h->doubt > 0;/;/'
 mutant lookahead_auto.c "a stream is judged more than once" 's/^        s->judged = true;//'
 mutant lookahead_auto.c "any lone access is the neighbour" \
     's/if \(size_of\(d\) < nearest\)/if (size_of(d))/'
-mutant lookahead_auto.c "the same page again is a lone access" \
+mutant lookahead_auto.c "the latest page again is a lone access" \
     '/^static void on_lone/,/^}/s/if \(nearest == 0\).*/if (0)/'
 mutant lookahead_auto.c "a confirmed stream's access stays lone" \
     's/^        \*l = \(struct lookahead_lone\)\{ 0 \};//'
@@ -352,7 +352,7 @@ mutant lookahead_auto.c "batches without a page of their own keep the window" \
     's/w = s->newest \? w \/ 2 : w;/;/'
 mutant lookahead_auto.c "what there is no room for shrinks the window" \
     's/w = s->newest \? w \/ 2 : w;/w \/= 2;/'
-mutant lookahead_auto.c "a sample is always the same" 's/\(uint32_t\)h->time \* 40503u % 65536/0u/'
+mutant lookahead_auto.c "a sample does not move" 's/\(uint32_t\)h->time \* 40503u % 65536/0u/'
 mutant lookahead_auto.c "any stream is replaced" \
     's/if \(s->time < h->stream\[oldest\]\.time\)/if (n == 3)/'
 mutant lookahead_auto.c "a cut batch is as good as whole" \
@@ -407,7 +407,7 @@ mutant pager/replay.c "the first stray fault stays the place" \
     's/^                s->astray = event;$/;/'
 mutant pager/replay.c "far away, what was asked for is not asked again" \
     's/event < s->cursor \|\| (s->ahead <= event)/\1/'
-mutant pager/replay.c "each move asks for the same pages again" \
+mutant pager/replay.c "each move asks again for pages that were asked for" \
     's/if \(event >= s->cursor \+ REPLAY_AHEAD.*/if (1)/'
 mutant pager/replay.c "the event behind is never nearer" \
     's/\(behind != REPLAY_NONE && (s->cursor - behind).*/false/'
@@ -442,7 +442,7 @@ mutant flush.c "every vCPU has always flushed" \
     '/^static bool has_flushed/,/^}/s/return .*/return true;/'
 mutant flush.c "no vCPU in kern has flushed" \
     '/^static bool has_flushed/,/^}/s/atomic_load\(&v->mode\) != MODE_PROGRAM \|\| //'
-mutant flush.c "the next epoch is the one that has begun" '/env_flush_next/,/^}/s/ \+ 1;/;/'
+mutant flush.c "the next epoch is the epoch that has begun" '/env_flush_next/,/^}/s/ \+ 1;/;/'
 mutant flush.c "a flush has the number of the one before" \
     '/env_flush_begin/,/^}/s/, 1\) \+ 1;/, 1);/'
 mutant flush.c "an epoch that has not begun is done" \
@@ -491,7 +491,7 @@ mutant fault.c "a guide's fault brings its page in" \
     '/^void page_fault/,/^}/s/guide_faulted\(&f\);/resolve(\&f, 0);/'
 mutant fault.c "whatever a guide touches ends it" \
     '/^static .*void guide_faulted/,/^}/s/else if \(!is_here\(f\)\)/else/'
-mutant fault.c "a guide that returns is one that faulted" \
+mutant fault.c "a guide that returns counts as a guide that faulted" \
     '/^static .*void guide_faulted/,/^}/s/fault_guide_over\(GUIDE_RETURNED\)/fault_guide_over(GUIDE_TOUCHED)/'
 mutant fault.c "a guide is called for ever" \
     '/^void fault_guide_over/,/^}/s/ && g\.event == HINT_MISSED//'
@@ -525,8 +525,9 @@ mutant "$guides" "two stops are enough" 's/stops >= GUIDE_STOPS/stops >= GUIDE_S
 mutant "$guides" "a signal is a stop" 's/i <= GUIDE_LATE/i <= GUIDE_INTERRUPTED/'
 mutant "$guides" "a removal is said each time" \
     '/^bool guides_count/,/^}/s/&& state_of\(g\) == GUIDE_ON\)/|| 0)/; s/removed = state_of\(g\) == GUIDE_ON;/removed = true;/'
-mutant "$guides" "nobody waits for a guide that runs" 's/vmexit\(EXIT_YIELD, 0, 0, 0\);/break;/'
-mutant "$guides" "one that runs is reused" \
+mutant "$guides" "a drop does not wait for a guide that runs" \
+    's/vmexit\(EXIT_YIELD, 0, 0, 0\);/break;/'
+mutant "$guides" "the place of a guide that runs is reused" \
     '/^static bool is_unused/,/^}/s/ &&$/;/; /^static bool is_unused/,/^}/s/^ *atomic_load.*running.*$//'
 mutant "$guides" "the next one has the stops of the last" \
     's/atomic_store_explicit\(&g->ended\[i\], 0.*\);/;/'
@@ -566,7 +567,7 @@ mutant "$walk" "any word on top is a caller" 's/is_code\(word\[0\], &seen\)/true
 mutant "$walk" "two stacks of one hash" 's/\(h \^ s->at\[i\]\)/(h + (i == 0) * s->at[i])/'
 mutant "$walk" "a full table loses call sites" 's/e = find\(&s, PROFILE_STACKS\);//'
 mutant "$walk" "lost faults are not counted" 's/add_to\(&table\(\)->lost, !w->again\);//'
-mutant "$walk" "a wait that goes on is one more" \
+mutant "$walk" "a wait that continues is one more" \
     's/add_to\(&e->faults, !w->again\)/add_to(\&e->faults, 1)/'
 
 # The wire by the clock
@@ -654,7 +655,7 @@ mutant far/timed.c "a wait in the host is too long" \
 mutant far/timed.c "all pages asked for are waited for" '/^void timed_stay/,/^}/s/\* 7 \/ 16/* 0/'
 mutant far/timed.c "a stay polls for pages that are far" \
     '/^void timed_stay/,/^}/s/!next \|\| next > .*/!next)/'
-mutant far/timed.c "a page that is waited for wakes nobody" \
+mutant far/timed.c "a page for which a vCPU waits wakes none" \
     '/^static pte_slot_t \*deliver/,/^}/s/return awaited \? pte : NULL/return NULL/'
 mutant far/timed.c "writes are over at once" \
     '/^frame_t timed_written/,/^}/s/ \|\| writes\.page\[at\]\.due > now\(\)//'
@@ -696,7 +697,7 @@ mutant "$futex" "a requeue compares nothing" \
 mutant "$futex" "a count of wake-ups overflows" 's/n > INT_MAX \? INT_MAX : n/n/'
 mutant "$futex" "words of two kinds are requeued" \
     's/gmem_word_shared\(&w\) != gmem_word_shared\(&v\)/0/'
-mutant "$futex" "nobody hears that an owner died" \
+mutant "$futex" "no thread hears that an owner died" \
     '/^static void owner_died/,/^}/s/futex_wake(_as)?\(t, addr.*\);/(void)0;/'
 mutant "$futex" "any lock of the list has lost its owner" \
     '/^static void owner_died/,/^}/s/\(old & FUTEX_TID_MASK\) == tid && !mine/!mine/'
@@ -706,7 +707,7 @@ mutant "$futex" "an unlock without its wake-up stays so" \
     '/^static void owner_died/,/^}/s/wakes = pending && !pi && old == 0;/wakes = false;/'
 mutant "$futex" "a free lock's waiters are woken" \
     '/^static void owner_died/,/^}/s/wakes = pending && /wakes = /'
-mutant "$futex" "the owner's death wakes who inherits priority" \
+mutant "$futex" "the owner's death wakes a thread that waits for a PI lock" \
     '/^static void owner_died/,/^}/s/mine && !pi && /mine \&\& /'
 mutant "$futex" "the pending lock is forgotten" \
     '/^void robust_list_end/,/^}/s/if \(h\.pending & ~1ull\)/if (0)/'

@@ -49,7 +49,7 @@ mutant $copies "a page is there if it is stale there" \
 mutant $copies "a slab has no node if it has lost one" \
     '/^bool copies_all_lost/,/^}/s/if \(!s->place\[k\]\.node->lost/if (k == 0 \&\& !s->place[k].node->lost/'
 
-mutant $request "a write is over before it is noted who missed it" '
+mutant $request "a write is over before the places that missed it are noted" '
     /^static void copy_over/,/^}/{
         s/^ *copies_written\(.*/entry_over(q, IO_OVER);/
         s/^ *entry_over\(q, IO_OVER\);$/copies_written(\&c, q->slot, q->good);/
@@ -102,16 +102,16 @@ mutant $life "the dead do not threaten before they are cut" '
                         atomic_store(\&tree_common(t->units)->process[p].unfenced, 0); }/
     }'
 mutant $life "the dead are buried uncut" '/^static bool is_harmless/,/^}/s/r->cut/1/'
-mutant $life "who ends is still although it gave up writes" \
+mutant $life "a process that ends is still although it gave up writes" \
     '/^bool tree_leave\(/,/^}/s/ && !gave_up_writes\(t\)//'
-mutant $life "who executes is still although it gave up writes" \
+mutant $life "a process that executes is still although it gave up writes" \
     '/^void tree_leaves\(/,/^}/s/ && !gave_up_writes\(t\)//'
 
 mutant $life "a node that was silent at the cut has cut the dead off" \
     '/^static void note_silent/,/^}/s/if \(silent & bit\)/if (0)/'
-mutant $life "one answer is enough for all who were buried before" \
+mutant $life "one answer is enough for all processes that were buried before" \
     '/^static void note_silent/,/^}/s/else if \(silences.*/else {/'
-mutant $life "nobody asks whether a silent node answers" \
+mutant $life "no process asks whether a silent node answers" \
     '/^bool tree_uncut_locked/,/^}/s/if \(wanted && atomic.*/if (0)/'
 mutant $hold "a silent node has good copies of the dead" \
     '/^static uint64_t bury_owned/,/^}/s/spoil_copies\(t, first \+ i\)/;/'
@@ -141,11 +141,11 @@ mutant $held "copies begin while the process forks" \
     '/^bool held_begin/,/^}/s/!atomic_load\(&held\.stopped\)/true/'
 mutant $repair "a page is copied by a frame that is in use" \
     '/^static bool is_over/,/^}/s/return false/return true/'
-mutant $repair "nobody looks when a node is back, or new" \
+mutant $repair "no repair is wanted when a node is back, or new" \
     '/^void repair_wanted/s/true/false/'
 mutant $held "a slot stays due when its copy is over" \
     '/^void held_let_go/,/^}/s/slot_write_ends\(.*/;/'
-mutant $hold "who is dead stays the one who copies shared slots" \
+mutant $hold "a dead process stays the repairer of shared slots" \
     '/^bool tree_bury/,/^}/s/^( *)atomic_compare_exchange_strong\(.*repairer.*/\1;/'
 mutant $slotmap "a slot cannot be freed when its copy is over just now" \
     '/^bool slotmap_put/,/^}/s/\(seen & ~SLOT_DUE\) != mine/seen != (mine | SLOT_DUE)/'
@@ -180,7 +180,7 @@ mutant $repair "a pass counts for a node that drains only since it began" \
     '/^static void begin_pass/,/^}/s/repair\.drained &= .*/;/'
 mutant $repair "a pass counts before its copies are over" \
     '/^bool repair_next/,/^}/s/!repair\.pass\.runs && !held_writes\(\)/!repair.pass.runs/'
-mutant $moves "nobody else needs a node" \
+mutant $moves "no other process needs a node" \
     '/^static bool is_unneeded/,/^}/s/return false/return true/'
 mutant $moves "a child that was not asked yet counts for nothing" \
     '/^static bool is_unneeded/,/^}/s/ \+ atomic_load\(&o->shared\)//'
@@ -201,7 +201,7 @@ rule 6 "a slot is freed before its write is over"
 rule 7 "a process says still while writes are under way"
 rule 8 "a child notes what it gave up as its parent"
 
-mutant $whole "all copies are there, as nobody looks" \
+mutant $whole "all copies are there, without a look" \
     '/^static bool is_whole/,/^}/s/!copies_any_wanting/true \|\| &/'
 mutant $whole "all copies are there if those of the last slab are" \
     '/^static bool is_whole/,/^}/s/!copies_any_wanting/i == 0 || &/'
@@ -212,7 +212,7 @@ mutant $copies "of others no copy is wanting" \
 mutant $copies "one copy is enough" \
     '/^static uint64_t not_at/,/^}/s/missing \|= .*/missing = ~there;/'
 
-# Which of several right copies is read shows in no content.
+# The choice among several right copies shows in no content.
 # shellcheck disable=SC2317 # called by mutant
 build_test() { compile "$unit/test_copies.c" "$tree/runtime/far/copies.c"; }
 mutant $copies "reads go to all nodes, whatever their priority" \

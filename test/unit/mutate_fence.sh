@@ -31,7 +31,7 @@ mutant $lease "joining makes a lease" \
     '/^static uint32_t agrees/,/^}/s/else if \(!l \|\|/else if (l \&\&/'
 mutant $lease "a lease has the incarnation of the one before" \
     's/l && n->verb == NBD_CREATE && !l->incarnation/l \&\& !(l->incarnation = 1)/'
-mutant $lease "who asks for a lease is not admitted by its rules" \
+mutant $lease "a connection gets a lease without admit()" \
     '/^static uint32_t attach_lease/,/^}/s/error = admit\(.*/;/'
 mutant $lease "a connection that is refused stays a user" \
     '/^static uint32_t attach_lease/,/^}/s/if \(--l->users == 0 && l->error\)/if (0)/'
@@ -60,7 +60,7 @@ mutant $fence "CUT ends no connection" \
 mutant $life "the dead are buried uncut" '/^static bool is_harmless/,/^}/s/r->cut/1/'
 mutant $life "the dead are all cut, also those that no node was told of" \
     '/^void tree_cut_locked/,/^}/s/ && is_in\(.*\)\)$/)/'
-mutant $life "those who live are cut" \
+mutant $life "processes that live are cut" \
     '/^void tree_dead_locked/,/^}/s/state == RECORD_USED/state == RECORD_DEAD/'
 mutant $life "the last birth is left out" \
     '/^void tree_dead_locked/,/^}/s/h->births \+ 1;/h->births;/'
@@ -79,11 +79,12 @@ mutant $life "the program of a child of vfork is not locked" \
     '/^struct tree_child tree_expected/,/^}/s/lock_byte\(.*\) != 0/0/'
 mutant $life "the program of a child of vfork is not expected" \
     '/^int tree_expect/,/^}/s/number_of_child\(t, t->life\)/number_of_child(t, -1)/'
-mutant $life "who failed to execute counts as still" \
+mutant $life "a process whose execve failed counts as still" \
     '/^void tree_leaves/,/^}/s/: LEAVE_NOT/: LEAVE_STILL/'
-mutant $life "who ends counts as still" \
+mutant $life "a process that ends counts as still" \
     '/^bool tree_leave\(/,/^}/s/still \&\& .* \? LEAVE_STILL : LEAVE_SOON/LEAVE_STILL/'
-mutant $life "who executes counts as ended" 's/(leaves .*) \? LEAVE_EXEC/\1 ? LEAVE_STILL/'
+mutant $life "a process that executes counts as ended" \
+    's/(leaves .*) \? LEAVE_EXEC/\1 ? LEAVE_STILL/'
 mutant $life "others that live do not count at the end" \
     '/^bool tree_leave\(/,/^}/s/last &= .*/last |= p == t->self ||/'
 mutant $life "the dead are not noticed" \
@@ -106,7 +107,7 @@ mutant $cut "the lock is kept after a failure" \
 mutant $cut "it is never tried again" 's/now_ms\(\) \+ CUT_AGAIN_MS/INT64_MAX/'
 
 # What fence_model.h numbers.
-rule 1 "a connection is made anew with its old generation"
+rule 1 "a connection is made again with its old generation"
 rule 2 "what was not answered is not sent again"
 rule 4 "a slot is freed before its write was answered"
 rule 5 "a slot is shared before its write was answered"

@@ -26,9 +26,9 @@ mutant $life "a program of a child of vfork has no lock" \
 mutant $life "a program of a child of vfork is kept by its grandparent" \
     '/^void tree_expect_end/,/^}/s/lock_byte.*/;/'
 mutant $life "a lock belongs to the process" 's/F_OFD_/F_/'
-mutant $life "who asks has the lock himself" \
+mutant $life "the process that asks has the lock itself" \
     '/^static bool is_alive/,/^}/s/fcntl\(t->fd/fcntl(t->life/'
-mutant memfd.c "what keeps alive is the same description" \
+mutant memfd.c "a new life shares its file description" \
     's/PRIVFD_NEW\(openat\(proc_fd, link, O_RDONLY \| O_CLOEXEC\)\)/privfd_dup(fd)/'
 mutant privfd.c "native programs inherit it" \
     '/^static int dup_up/,/^}/s/F_DUPFD_CLOEXEC/F_DUPFD/'

@@ -8,21 +8,21 @@
 build_test() { compile "$unit/test_tree_model.c" "$unit/pager_sched.c"; }
 
 hold=tree_hold.c map=slotmap.c
-mutant $hold "sharing does not disturb who looks for holders" \
+mutant $hold "sharing does not disturb a process that looks for holders" \
     's/^                disturb_check\(word\);/                ;/'
-mutant $hold "who lets go does not say AGAIN" \
+mutant $hold "a process that lets go does not say AGAIN" \
     '/^static bool begin_check/,/^}/s/\(uint16_t\)\(seen \| SLOT_AGAIN\)/seen/'
 mutant $hold "AGAIN is ignored at the end of the look" '
     /^static bool end_check/,/^}/{
         s/!atomic_compare_exchange_strong\(word, &seen, (.*)\)\) \{$/(atomic_store(word, \1), 0)) {/
     }'
-mutant $hold "who was disturbed does not look again" \
+mutant $hold "a process that was disturbed does not look again" \
     '/^static bool end_check/,/^}/s/return false/return true/'
 mutant $hold "of slots that are looked at together, one holder is the holder of all" \
     '/^static uint64_t finish_checks/,/^}/s/held >> i & 1/!!held/'
-mutant $hold "who lets go frees without a look" \
+mutant $hold "a process that lets go frees without a look" \
     '/^static uint64_t finish_checks/,/^}/s/const uint64_t held = .*/const uint64_t held = 0;/'
-mutant $hold "who lets go looks before it clears its bit" '
+mutant $hold "a process that lets go looks before it clears its bit" '
     /^int tree_release/,/^}/{
         s/^                if \(slot_slab/                if (begin_check(t, s)) \
                         finish_checks(t, s \& ~63ull, bit_of(s)); \
@@ -50,7 +50,7 @@ mutant $hold "sharing forgets that a slot is due" \
 mutant $hold "a dead process's bits stay" \
     '/^static uint64_t bury_64/,/^}/s/atomic_fetch_and\(bits_of.*/;/'
 mutant $hold "burying opens no chunk" '/^static uint64_t bury_chunk/,/^}/s/chunk_reopen.*/;/'
-mutant $hold "who buries leaves no trace of where" '
+mutant $hold "a process that buries leaves no trace of where" '
     /^static uint64_t bury_chunk/,/^}/s/^        chunk_touch.*//
     /^static bool begin_check/,/^}/s/^        chunk_touch.*//'
 mutant $hold "the child's chunk is not noted" \
@@ -95,13 +95,13 @@ build_test() {
         "$tree/runtime/base/privfd.c" "$tree/kern/far/slotmap.c" "$tree"/common/{clock,size}.c
 }
 mutant tree_life.c "the dead are buried at one go" 's/define BURY_MS 10/define BURY_MS 100000/'
-mutant tree_life.c "who needs a number buries for a moment only" \
+mutant tree_life.c "a process that needs a number buries for a moment only" \
     '/^static int take_number/,/^}/s/mend_all\(t\)/tree_mend_locked(t)/'
-mutant tree_life.c "who has no number buries as one that is none" \
+mutant tree_life.c "a process without a number buries as number TREE_PROCESSES" \
     '/^static bool bury/,/^}/s/if \(as.self == TREE_PROCESSES\)/if (0)/'
-mutant tree_life.c "who has no number buries as process 0" \
+mutant tree_life.c "a process without a number buries as process 0" \
     '/^static bool bury/,/^}/s/as.self = p/as.self = 0/'
-mutant $hold "who has no more time has buried all" \
+mutant $hold "a process that has no more time has buried all" \
     '/^static bool bury_slab/,/^}/s/return false/return true/'
 mutant $hold "holders are looked for slot by slot" \
     '/^static uint64_t bury_64/,/^}/s/^        return freed \+.*/        for (; checks; checks \&= checks - 1) \

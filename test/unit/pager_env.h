@@ -75,7 +75,7 @@ bool env_io_step(unsigned first);
 /* When nothing runs: does each frame and each slot have exactly one owner, and do the counts agree?
  * lists: all stocks. NULL, or what is wrong (a static text). */
 const char *env_audit(struct frame_list *const lists[], unsigned nlists);
-/* The same, and nothing is in use: all frames and slots free, all entries NONE. */
+/* Like env_audit(), and nothing may be in use: all frames and slots free, all entries NONE. */
 const char *env_audit_empty(void);
 
 #endif

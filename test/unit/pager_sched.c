@@ -118,7 +118,7 @@ static struct actor *choose(void)
                     (!a->ready || a->ready(a->waits_for)))
                         return a;
         }
-        while (a->done)                 /* everybody sleeps: wake one */
+        while (a->done)                 /* all actors sleep: wake one */
                 a = a + 1 == actors + nactors ? actors : a + 1;
         return a;
 }

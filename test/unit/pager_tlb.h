@@ -59,7 +59,7 @@ static struct {
         uint64_t gen[PAGES_MAX];        /* odd: an operation is under way */
         uint64_t want[OBJECTS], nobjects;
         int locked;                     /* the one page that is mlocked, or -1 */
-        uint32_t io_errors;             /* one transfer in so many fails, 0: none */
+        uint32_t io_errors;             /* one transfer in io_errors fails; 0: none */
         /* steps from one act to the next: of the adversary, a vCPU, an mm actor, the far tier */
         uint32_t busy, cpu_pause, mm_pause, io_pause;
         uint32_t lazy;                  /* how seldom a vCPU in the program notices a kick */
@@ -285,7 +285,7 @@ static void model_wait(pte_slot_t *pte, pte_t seen)
                 if ((pte_kind(p) == PTE_BUSY || pte_kind(p) == PTE_PART) && (p & PTE_WAITERS))
                         sleeper[i].since = sched_steps;
                 else if (sched_steps - sleeper[i].since > LOST_WAKE)
-                        sched_fail("nobody woke the sleeper on page %ld", (long)(pte - env.pte));
+                        sched_fail("no vCPU woke the sleeper on page %ld", (long)(pte - env.pte));
                 point();
         }
 }

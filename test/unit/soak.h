@@ -28,7 +28,7 @@ enum plant {
         NO_PLANT,
         LATE_SUM,                       /* the sum is stored after the page was answered */
         SWAPPED,                        /* two pages change places, and their sums with them */
-        UNSEEDED,                       /* the same, and the sums do not depend on the slot */
+        UNSEEDED,                       /* like SWAPPED, with sums that do not depend on the slot */
         UNCUT,                          /* the dead are buried before the node has cut them off */
         EARLY_REUSE,                    /* a slot is freed while its owner's write is under way */
         FALSE_STILL,                    /* a process says `still` while its writes are under way */
@@ -48,15 +48,15 @@ struct message {
         char page[PAGE_SIZE];
 };
 
-/* A member's connection.  It outlives the member: the node goes on taking what was sent, until a
- * process of the tree has the member cut off. */
+/* A member's connection.  It outlives the member: the node takes all messages that the member sent,
+ * until a process of the tree has the member cut off. */
 struct link {
         _Atomic uint64_t owner;         /* the member's birth * 2, + LINK_CUT; 0: unused */
         struct message message[RING];   /* used in turn */
         /* of the node */
         uint32_t next, half;            /* message, and half of its page, to be taken next */
         bool lost;                      /* that page is */
-        uint32_t rest;                  /* so many turns the network holds it back */
+        uint32_t rest;                  /* turns that the network holds it back */
 };
 #define LINK_CUT 1ull
 
@@ -68,8 +68,8 @@ struct world {
         enum plant plant;
         uint64_t seed;
         _Atomic uint32_t living;        /* about how many processes the tree has */
-        /* For the end.  A process adds its reads and writes now and then; what it did since is not
-         * counted when it is killed.  pieces: reads of parts that took no whole page. */
+        /* For the end.  A process adds its reads and writes now and then; if it is killed, those
+         * since then are not counted.  pieces: reads of parts that took no whole page. */
         _Atomic uint64_t reads, pieces, writes, forks, execs, kills, ends, cuts, shared, released;
         _Atomic uint64_t wanted;
         /* Pages that were found to be wrong: by the sum alone, by both, by the content alone. */
@@ -98,7 +98,7 @@ static inline char *node_page(uint64_t slot)
 
 /* In the process that is to be the node. */
 void node_begin(const struct tree *t);
-/* It takes what it can, and sleeps for a moment. */
+/* The node takes the messages that it can, and sleeps for a moment. */
 void node_turn(void);
 /* The driver's cut(): when it returns true, nothing of these members arrives any more.  False: the
  * node did not answer in time. */
@@ -120,12 +120,13 @@ bool link_is_over(const struct message *m);
 /* The first two words are stamp and slot; the rest follows from the stamp. */
 void page_make(char *page, uint64_t slot, uint64_t stamp);
 void page_store_sum(const struct tree *t, uint64_t slot, const char *page, bool pieces);
-/* What is left if the process is killed when it has stored the sums of n pieces. */
+/* Stores as much as a process does that is killed when it has stored the sums of n pieces. */
 void page_store_some(const struct tree *t, uint64_t slot, const char *page, unsigned n);
 /* Is the page that this process holds in the slot the one with this stamp?  By its sum, and by some
  * of its words, which n chooses.  If it is not, that is a failure. */
 void page_check(const struct tree *t, uint64_t slot, uint64_t stamp, uint64_t n);
-/* The same of some bytes of it, as they are read for vmg_read.  True: their pieces were enough. */
+/* Like page_check(), for some bytes of the page, as they are read for vmg_read.  True: the sums of
+ * their pieces were enough. */
 bool page_check_part(const struct tree *t, uint64_t slot, uint64_t stamp, uint64_t n);
 
 /* Counts a failure; the text of the first one is kept. */
@@ -138,12 +139,12 @@ void check_end(pid_t pid, int status);
 extern int world_fd;                    /* stays open over exec */
 /* In a child: a process of the tree, until it ends or is killed. */
 _Noreturn void actor_child(const struct tree *t, const struct tree_child *c);
-/* The same after exec, with the text that the old program gave. */
+/* Like actor_child(), after exec, with the text that the old program gave. */
 _Noreturn void actor_again(const char *text);
 
 /* Buries what can be buried; before a fork, as slabs_cut() in runtime/far/slabs.c. */
 void bury(struct tree *t);
-/* The same for slots that are wanted, as far_lease().  True: some became free. */
+/* Buries for a process that lacks slots, as far_lease().  True: some became free. */
 bool bury_for_slots(struct tree *t);
 
 #endif

@@ -1,10 +1,10 @@
 /*
  * See soak.h: a process of a tree, which is to the slots and to the node what kern and the I/O
- * thread are.  It takes slots, writes to them, reads them and checks what it read; it forks,
+ * thread are.  It takes slots, writes to them, reads them and checks their pages; it forks,
  * executes itself, ends, and is killed between any two instructions.
  *
- * Slots come from kern's allocator, and what processes share from runtime/far.  This file adds what
- * the pager guarantees: a slot is read only after its write was answered; it is written only while
+ * Slots come from kern's allocator, and shared slots from runtime/far.  This file keeps the pager's
+ * promises: a slot is read only after its write was answered; it is written only while
  * slotmap_writable() says so; and no write to it is under way when it is released, or shared at a
  * fork.
  */
@@ -26,10 +26,10 @@
 #define HELD     256                    /* slots of one process */
 #define RELEASES 16                     /* shared slots are released together, as in kern */
 #define READS    32                     /* between two other steps */
-#define LIVING   7                      /* about so many processes at one time */
+#define LIVING   7                      /* processes at one time, about */
 #define DEPTH    3                      /* generations below the first of a family */
 
-/* About so many passages of a place, until a process kills itself there. */
+/* Passages of a place, about, until a process kills itself there. */
 #define OFTEN  30000                    /* passed for each write or release */
 #define SELDOM 15                       /* passed for each fork */
 
@@ -89,7 +89,7 @@ static void may_die(uint32_t odds)
                 kill(getpid(), SIGKILL);
 }
 
-/* The test itself may be killed: then nobody would end this process. */
+/* The test itself may be killed: then no other process would end this one. */
 static void end_without_node(void)
 {
         if (kill(world->node, 0) != 0)
@@ -266,7 +266,7 @@ static struct held *some_under_way(struct held *otherwise)
         return otherwise;
 }
 
-/* What is in a slot that others read is written to a new one. */
+/* Writes a page again: to a new slot if other processes read its slot. */
 static void rewrite(struct held *h)
 {
         if (h->write)

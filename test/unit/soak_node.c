@@ -1,10 +1,10 @@
 /*
- * See soak.h: a node with a network that holds back what it likes, by the rules of docs/protocol.md
+ * See soak.h: a node with a network that holds back any message, by the rules of docs/protocol.md
  * that the tree relies on.
  *
  * A link is used in turn by its member, which fills messages, and by the node, which takes half a
- * page at a time.  What a killed member has sent still arrives, late and perhaps torn, until the
- * link is cut.
+ * page at a time.  Messages of a killed member still arrive, late and perhaps torn, until the link
+ * is cut.
  */
 #include <string.h>
 #include <unistd.h>

@@ -18,7 +18,7 @@
 #include "settings/settings.h"
 #include "pager/lookahead.h"
 
-/* A host that is always the same. */
+/* A host whose memory does not depend on the machine. */
 uint64_t host_memory_total(void) { return 64ull << 30; }
 uint64_t host_memory_available(void) { return 48ull << 30; }
 

@@ -1,7 +1,7 @@
 /*
- * The thread of the control socket (runtime/control/server.c), with requests of its own: what comes
- * of clients that behave and of those that do not, while other threads hold it, end it and start it
- * again; fork; execve.  Under the thread sanitizer, too.
+ * The thread of the control socket (runtime/control/server.c), with requests of its own: clients
+ * that behave and clients that do not, while other threads hold it, end it and start it again;
+ * fork; execve.  Under the thread sanitizer, too.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -92,7 +92,7 @@ static void expect(int fd, const char *text)
         assert_memory_equal(got, text, n);
 }
 
-/* The server has closed it; what it sent before does not matter. */
+/* The server has closed the connection; the bytes that it sent before do not matter. */
 static bool is_closed(int fd)
 {
         char bytes[4096];
@@ -137,7 +137,7 @@ static void large_answers(void **state)
                 assert_int_equal(got[26], 'a');
         }
         close(fd);
-        /* One that asks and does not read holds up nobody, and is dropped. */
+        /* A client that asks and does not read holds up no other client, and is dropped. */
         int deaf = client(getpid());
         char byte;
         say(deaf, "about text\n");

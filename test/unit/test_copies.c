@@ -1,6 +1,6 @@
 /*
- * Which copies of a page are read and written (runtime/far/copies.h), step by step; what follows
- * when processes and nodes do as they like is in test_copies_model.c.
+ * The copies of a page that are read and written (runtime/far/copies.h), step by step.
+ * test_copies_model.c has processes and nodes that do as they like.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -228,7 +228,7 @@ static uint32_t lacking(const struct far_slab *s, unsigned k)
         return copies_lacking(&me, s, 1, CHUNK_PAGES, k);
 }
 
-/* Pages that a node missed, whoever holds them, and whether it answers or not. */
+/* Pages that a node missed, with any holder, and whether the node answers or not. */
 static void what_a_node_lacks(void **state)
 {
         slot_word_t *word = slot_word(me.units, SLOT);
@@ -254,7 +254,7 @@ static void what_a_node_lacks(void **state)
         assert_int_equal(copies_lacking(&me, &single, 2, CHUNK_PAGES, 0), 0);
 }
 
-/* Whoever holds the slot, as long as somebody does. */
+/* Copies of a slot are wanted while any process holds it. */
 static void slots_of_all(void **state)
 {
         static const struct { uint16_t word; bool copied; } words[] = {
@@ -275,7 +275,8 @@ static void slots_of_all(void **state)
                 copies_repaired(&other, SLOT, 4);
                 assert_false(any_wanting(&slab));
         }
-        /* also one that is DUE, until it has its copies; for good if a node does not fence */
+        /* Also copies of a DUE slot are wanted, until it has them.  With a node that does not fence
+         * the slot stays DUE for good, and they are not wanted. */
         copies_written(&other, SLOT, 1);
         assert_true(any_wanting(&slab));
         node[2].fences = false;

@@ -1,12 +1,12 @@
 /*
  * A model check of copies (runtime/far/copies.h), in the manner of test_fence_model: processes of a
- * tree, memory nodes, and a network that holds back what was sent; all of them stopped, killed,
+ * tree, memory nodes, and a network that holds back messages; all of them stopped, killed,
  * restarted or cut off from each other at any atomic operation of the real code.
  *
- * Real are which copies are right, which request goes where, and how copies are made up for
- * (runtime/far/copies.c, request.c, outage.c, repair.c), how nodes are drained (drain.c, moves.c),
- * which slot is whose, who is alive, and how the dead are cut off and buried (kern/far/slotmap.c,
- * runtime/far/tree_hold.c, tree_life.c, cut.c).  Modelled are nodes, drivers, programs and time.
+ * Real are the state of copies, the way of requests, and repair (runtime/far/copies.c, request.c,
+ * outage.c, repair.c), draining (drain.c, moves.c), the owners of slots, the processes that live,
+ * and how dead ones are cut off and buried (kern/far/slotmap.c, runtime/far/tree_hold.c,
+ * tree_life.c, cut.c).  Modelled are nodes, drivers, programs and time.
  *
  * A run has three phases.  In the first there are faults.  Then there are none, and within a
  * bounded number of steps each process that lives must have read all that it holds, and have
@@ -15,9 +15,10 @@
  *
  * What must hold, looked at all the time: a copy that counts as good is the page that was last
  * written and called over; one copy of each page is good; no page arrives at a node over a
- * newer one; a process reads what it, or the one that it shares with, has written.  A program ends
- * only if no node has its page.  Who answers a node that is drained has all pages elsewhere, and
- * the node waits for those who have not.  In the end no slot is lost, and no copy is missing.
+ * newer one; a process reads what it, or a process that shares the slot, has written.  A program
+ * ends only if no node has its page.  A process that answers a draining node has all its pages
+ * elsewhere, and the node waits for the processes that have not.  In the end no slot is lost, and
+ * no copy is missing.
  *
  *   SEED=n STEPS=n RULE=n test_copies_model
  *

@@ -208,7 +208,7 @@ static bool starts_with(const char *text)
         return strcmp(found, text) == 0;
 }
 
-/* Data of others is not overwritten, unless the user allows it. vmrun recognises what it wrote. */
+/* Data of others is not overwritten, unless the user allows it. vmrun recognises its own data. */
 static void others_data(void **state)
 {
         struct far_node n;

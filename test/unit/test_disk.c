@@ -108,7 +108,7 @@ extern const struct far_driver *const far_module[];
 static char folder[] = "disk-test.XXXXXX", path[64], why[FAR_WHY];
 static struct node_option o = { .url = "file:x", .weight = 1 };
 static struct far_place places[2];
-static bool copies;                     /* other nodes have the same pages */
+static bool copies;                     /* other nodes have copies of this node's pages */
 
 static int open_with(struct far_node *n, const char *file, const struct far_kept_node *before)
 {
@@ -242,8 +242,8 @@ static bool is_busy(uint64_t page)
         return false;
 }
 
-/* Runs of neighbours, up and down, of all kinds, many at a time; what is read is what was written
- * last. */
+/* Runs of neighbours, up and down, of all kinds, many at a time.  A read finds the page that was
+ * written last. */
 static void transfers(void **state)
 {
         struct far_node n;
@@ -327,7 +327,7 @@ static void files(void **state)
         refused(other, -EINVAL, "neither a file nor a block device");
         unlink(other);
 
-        /* What is in a file stays, unless the user says otherwise. */
+        /* The content of a file stays, unless the user says otherwise. */
         fill(0, true);
         refused(path, -EEXIST, "overwrite=yes");
         o.size = 8 * MIB;
@@ -343,7 +343,7 @@ static void files(void **state)
         o.overwrite = false;
         refused(path, -EEXIST, "overwrite=yes");        /* nothing was written to it */
 
-        /* One that is made is gone again if it was not used. */
+        /* A file that vmrun makes is gone again if it was not used. */
         unlink(path);
         o.size = PAGE_SIZE;
         refused(path, -EINVAL, "too small");
@@ -359,7 +359,7 @@ static void files(void **state)
         close_node(&n);
         assert_int_equal(access(path, F_OK), -1);
 
-        /* One that was used stays, as vmrun's, without its blocks; it may grow. */
+        /* A file that was used stays, as a file of vmrun's, without its blocks; it may grow. */
         make_node(&n);
         move(&n, FAR_WRITE, 0, 64);
         assert_true(blocks() * 512 >= (blkcnt_t)(PAGES + 1) * PAGE_SIZE);
@@ -372,12 +372,12 @@ static void files(void **state)
         o.size = 16 * MIB;
         assert_int_equal(open_node(&n, path), 0);
         assert_int_equal(n.pages + n.kept, 16 * MIB / PAGE_SIZE);
-        /* What a killed run left in it is given back by the next. */
+        /* Blocks that a killed run left in it are given back by the next run. */
         assert_int_equal(fallocate(((struct disk_node *)n.data)->fd, 0, 0, 16 * MIB), 0);
         close_node(&n);
         assert_true(blocks() * 512 < (blkcnt_t)64 * PAGE_SIZE);
 
-        /* One that was allocated before stays so, and as large as it is. */
+        /* A file whose blocks were allocated before keeps them, and its size. */
         unlink(path);
         fill((PAGES + 1) * (uint64_t)PAGE_SIZE, false);
         int fd = open(path, O_RDWR);
@@ -426,7 +426,7 @@ static void become_raid(int fd)
         assert_int_equal(pwrite(fd, sb, sizeof(sb), 4096), sizeof(sb));
 }
 
-/* What others have behind the first page is theirs, although that page says that it is vmrun's. */
+/* Foreign data behind the first page stays, although that page says that the file is vmrun's. */
 static void of_others(void **state)
 {
         struct far_node n;
@@ -453,7 +453,7 @@ static void of_others(void **state)
         unlink(path);
 }
 
-/* A read of what is not there fails for those pages alone, and they can be written again. */
+/* A read of missing pages fails for those pages alone, and they can be written again. */
 static void cut_short(void **state)
 {
         struct far_node n;
@@ -546,7 +546,7 @@ static void failing_writes(void **state)
         unlink(path);
 }
 
-/* In a child of fork, and in the next program: the same file, a ring of its own, the lock. */
+/* A child of fork, and the next program, have this file, a ring of their own, and the lock. */
 static void family(void **state)
 {
         struct far_kept_node kept = { .kept = true };
@@ -591,7 +591,7 @@ static void family(void **state)
         unlink(path);
 }
 
-/* Whoever gets the lock after a process that was killed meets none of its writes. */
+/* A process that gets a killed process's lock meets none of the killed one's writes. */
 static void killed(void **state)
 {
         struct far_node n;
@@ -626,7 +626,7 @@ static void killed(void **state)
         unlink(path);
 }
 
-/* The same by way of pages of the driver's own. */
+/* With `copies` the driver moves pages by way of pages of its own. */
 static void transfers_copies(void **state)
 {
         copies = true;

@@ -45,7 +45,8 @@ int64_t now_ms(void) { return now; }
 
 static uint64_t disk[PAGES][WORDS];
 
-/* What the kernel has.  The places in memory are taken when it is submitted, as the kernel does. */
+/* A command that the kernel has.  Its places in memory are taken when it is submitted, as by the
+ * kernel. */
 static struct flight {
         enum { UNUSED, QUEUED, HELD, OVER } state;
         struct disk_command *c;
@@ -55,10 +56,10 @@ static struct flight {
         int result;
 } flights[DISK_DEPTH];
 
-/* What the ring does now. */
+/* The ring's present behaviour. */
 static struct {
         bool holds;                     /* nothing is carried out */
-        unsigned slow;                  /* a command is carried out at one step of so many */
+        unsigned slow;                  /* a command is carried out at one step of `slow` */
         unsigned fails, splits;         /* of 1000 commands */
         bool passes;                    /* some are not carried out, and would be if asked again */
         bool writes_fail;               /* all of them, with EIO */
@@ -105,8 +106,8 @@ void disk_ring_submit(struct disk_node *d)
                         f->state = HELD;
 }
 
-/* Moves the first of its pages; pages of which half was moved are torn, so they are filled up with
- * what no page has. */
+/* Moves the first of its pages.  A page of which half was moved is torn, so it is filled up with a
+ * content that no page has. */
 static void move(const struct flight *f, unsigned pages, bool torn)
 {
         for (unsigned i = 0; i < pages + torn && i < f->pages; i++) {
@@ -199,7 +200,7 @@ static void expect(const char *at, unsigned page, uint32_t v, unsigned offset, u
                         fail_msg("page %u: word %u is not of version %u", page, i, v);
 }
 
-/* A frame that nobody has asked for belongs to another page: nobody else may change it. */
+/* A frame without a request belongs to another page: the driver may not change it. */
 #define OTHER PAGES
 static void use_otherwise(struct frame *f)
 {
@@ -335,7 +336,7 @@ static struct far_request *prepare(struct frame *f, enum far_op op, unsigned pag
         return &f->r;
 }
 
-/* Posts count of r; what is not taken is as if it had not been asked for. */
+/* Posts count of r; a request that is not taken is as if it had never been made. */
 static void post(struct far_request **r, unsigned count)
 {
         unsigned took = disk_post(&node, r, count);
@@ -369,7 +370,7 @@ static void ask(void)
                 post(r, count);
 }
 
-/* What was handed back and has no other place. */
+/* Asks again for the requests that were handed back and have no other place. */
 static void ask_again(void)
 {
         for (unsigned i = 0; i < FRAMES; i++) {
@@ -477,8 +478,8 @@ static void ask_each(void)
         }
 }
 
-/* With copies all is back after a second, also what the kernel had not been given; the node is up
- * once the last of it has ended, and takes nothing before. */
+/* With copies all requests are back after a second, also those that the kernel had not been given.
+ * The node is up once the kernel's last command has ended, and takes nothing before. */
 static void silence(void **state)
 {
         struct far_request *r;
@@ -506,7 +507,7 @@ static void silence(void **state)
                         assert_true(disk_is_down(&node));
                         carry_out(f);
                         if (d->given_up == 3)
-                                f->result = -ECANCELED;         /* nobody asks again */
+                                f->result = -ECANCELED;         /* it is not retried */
                         step(1);
                 }
         assert_false(disk_is_down(&node));
@@ -549,14 +550,15 @@ static void stuck(void **state)
                 ;
         *f = hidden;
         f->state = HELD;
-        /* What the kernel has; a write that has failed it has not. */
+        /* The commands that the kernel has; it has no write that has failed. */
         assert_int_equal(d->given_up, DISK_DEPTH - count_of(UNUSED));
         settle();
         assert_int_equal(ups, 1);
         end();
 }
 
-/* This process did not run: whose silence is that?  What was over meanwhile is taken first. */
+/* This process did not run, so the silence was its own: it first takes the commands that were over
+ * meanwhile. */
 static void pauses(void **state)
 {
         (void)state;

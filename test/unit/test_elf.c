@@ -80,7 +80,7 @@ static void good_dyn(void **state)
         assert_int_equal(info.align, 0x200000);
 }
 
-/* What looks odd, but Linux runs. */
+/* Files that look odd, but that Linux runs. */
 static void good_oddities(void **state)
 {
         (void)state;
@@ -132,7 +132,7 @@ static void good_oddities(void **state)
         m.ph[1].p_memsz = m.ph[1].p_filesz;     /* without a bss, anywhere */
         m.size = 0x100;
         assert_int_equal(parse(), 0);
-        mkelf_init(&m, ET_EXEC);                /* with one that begins with a page */
+        mkelf_init(&m, ET_EXEC);                /* with a bss that begins with a page */
         m.ph[1].p_filesz = 0xff0;
         m.size = 0x100;
         assert_int_equal(parse(), 0);
@@ -289,7 +289,7 @@ static void bad_files(void **state)
         }
 }
 
-/* What another host might run. */
+/* Files that another host might run. */
 static void foreign_files(void **state)
 {
         static void (*const bend[])(void) = { magic, class32, x32, aarch64, s390, big_endian, empty,
@@ -320,7 +320,7 @@ static void not_files(void **state)
 
 /* ---- Any bytes whatever ---- */
 
-/* What image.c relies on, whatever the file held. */
+/* Checks all that image.c relies on, for a file of any content. */
 static void check_plan(void)
 {
         assert_true(info.nsegments > 0 && info.nsegments <= ELF_PHDRS_MAX);

@@ -185,8 +185,8 @@ int64_t vmexit(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2)
 }
 
 /* An upcall has its arguments in xfer, as mm_batch() the operations of the loader, and answers
- * there. What it does may fault pages of a file in (a locked VMA, MAP_POPULATE; no operation of
- * today's loader does): the operations still to come stay what they are. */
+ * there. The upcall may fault pages of a file in (a locked VMA, MAP_POPULATE; no operation of
+ * today's loader does): the operations still to come stay as they are. */
 static void test_file_fault_leaves_xfer_alone(void **state)
 {
         uint64_t before[PAGE_SIZE / 8];
@@ -421,14 +421,14 @@ static void test_guided(void **state)
         end_by_fault(GUIDE_RETURN, GUIDE_RETURN);
         assert_int_equal(guide.begun, 3);
         assert_int_equal(stats()->faults[FAULT_FETCH], 2);
-        /* It touches a far page: that is its end, and nobody asks for that page. */
+        /* The guide touches a far page: that ends it, and the page is not asked for. */
         touch(2, false);
         end_by_fault(START + 9 * PAGE_SIZE, 0x1234);
         assert_int_equal(guide.how, GUIDE_TOUCHED);
         assert_int_equal(pte_kind(env.pte[9]), PTE_REMOTE);
         assert_int_equal(pte_kind(env.pte[2]), PTE_PRESENT);
         assert_false(guide_runs());
-        /* What is here, or not the program's. */
+        /* Pages that are here, or not the program's. */
         touch(3, false);
         end_by_fault(START, 0x1234);
         assert_true(guide_runs());
@@ -453,7 +453,7 @@ static void test_guided(void **state)
         assert_int_equal(guide.begun, begun + 1);
         assert_false(guide_runs());
         assert_int_equal(pte_kind(env.pte[5]), PTE_PRESENT);
-        /* Who asks for a range has no guide. */
+        /* A call that faults a range in begins no guide. */
         assert_int_equal(fault_in(START + 6 * PAGE_SIZE, START + 8 * PAGE_SIZE, false), 0);
         assert_int_equal(guide.begun, begun + 1);
         guide.is = false;
@@ -493,7 +493,7 @@ static void test_recorded(void **state)
         env_teardown();
 }
 
-/* The policy is asked once a fault, with what happened, while the program's own read is under
+/* The policy is asked once a fault, with the fault's cause, while the program's own read is under
  * way; not where the access is denied, and not for a page of a range. */
 static void test_ahead(void **state)
 {
@@ -529,7 +529,7 @@ static void test_ahead(void **state)
         assert_int_equal(counters()[CNT_PREFETCH_LATE], 1);
         assert_int_equal(stats()->faults[FAULT_WAIT], 1);
 
-        /* a marker, and one that may not be written */
+        /* a marker, and a page that may not be written */
         for (unsigned v = 2; v < 4; v++) {
                 n = frame_take(&pager, &vcpu_self.frames, counters());
                 assert_true(page_prefetch(&pager, &env.pte[v], env.pte[v], n, true));
@@ -557,7 +557,7 @@ static void test_ahead(void **state)
 }
 
 /* A page of a timed tier that was due, but not delivered, when it was touched is a marker.  If the
- * wire is hardly faster than the program, it is one that was waited for. */
+ * wire is hardly faster than the program, the fault counts as a wait. */
 static void test_due(void **state)
 {
         struct vma vma = file_vma;
@@ -585,7 +585,7 @@ static void test_due(void **state)
         }
         wire_brings = wire_is_slow = false;
         control.profile = 0;
-        assert_int_equal(profiled.calls, 1);    /* of the one that was waited for */
+        assert_int_equal(profiled.calls, 1);    /* of the fault that waited */
         assert_int_equal(stats()->faults[FAULT_WAIT], 1);
         assert_int_equal(stats()->faults[FAULT_MARKER], 2);
         env_teardown();
@@ -615,8 +615,8 @@ static void test_ahead_fails(void **state)
         env_teardown();
 }
 
-/* A page is unmapped while it is being prefetched: nobody waits, the frame goes to the hand once
- * the node has answered, and who waited for the page learns of it. */
+/* A page is unmapped while it is being prefetched: the unmapping vCPU does not wait.  The frame
+ * goes to the hand once the node has answered, and a vCPU that waited for the page learns of it. */
 static void test_ahead_is_abandoned(void **state)
 {
         pte_t remote = pte_make_remote(0, pte_prot(true, true, false)), old;
@@ -639,7 +639,7 @@ static void test_ahead_is_abandoned(void **state)
                 frame_discard(&pager, &vcpu_self.frames, n);
                 assert_int_equal(clock_pass(&pager, env.nframes, counters()).freed, 0);
                 assert_int_equal(env.slot_used[0], 1);  /* the node may still read from it */
-                /* another page comes to the same address meanwhile */
+                /* another page comes to this address meanwhile */
                 env.pte[0] = pte_make_remote(1, 0);
                 assert_true(env_io_step(0));
                 assert_int_equal(env.pte[0], pte_make_remote(1, 0));
@@ -650,8 +650,8 @@ static void test_ahead_is_abandoned(void **state)
         env_teardown();
 }
 
-/* What was prefetched and not used is spared once, then evicted and counted; what was used counts
- * once, whoever sees it first. */
+/* An unused prefetched page is spared once, then evicted and counted.  A used one counts once,
+ * be it page_use() or the hand that sees it first. */
 static void test_ahead_is_spared(void **state)
 {
         const pte_t rw = pte_prot(true, true, false);

@@ -4,17 +4,17 @@
  * any atomic operation or lock of the real code.
  *
  * Real are the names, leases, members and fences of memnode (memnode/members.c, nbd/name.c,
- * export.c, fence.c), and on vmrun's side who is alive, which slot is whose, and how the dead are
- * cut off and buried (kern/far/slotmap.c, runtime/far/tree_hold.c, tree_life.c, cut.c).  Modelled
- * are the network, the I/O side of a process, the threads that serve connections, pages and time.
- * The nodes are leases of one memnode.
+ * export.c, fence.c), and on vmrun's side the processes that live, the owners of slots, and how
+ * dead processes are cut off and buried (kern/far/slotmap.c, runtime/far/tree_hold.c, tree_life.c,
+ * cut.c).  Modelled are the network, the I/O side of a process, the threads that serve connections,
+ * pages and time.  The nodes are leases of one memnode.
  *
  * A run has three phases.  In the first there are faults, while programs write, read, free, fork,
  * execute and end.  Then there are none, and within a bounded number of steps each process that
  * lives must have read all that it holds, and have written if there is room.  At last all are
- * killed, and one that comes must be able to bury them.
+ * killed, and a process that comes then must be able to bury them.
  *
- * What must hold: a process reads what it, or the one that it shares with, has written; no page
+ * What must hold: a process reads what it, or a process that shares the slot, has written; no page
  * arrives at a node over a newer one; a slot that is given has no holder; no process that lives
  * counts as dead, is buried, or loses memory that is there; in the end all slots are free, and no
  * connection uses a lease.
@@ -132,7 +132,7 @@ static void change_phase(void)
                         process_at(i)->life.stopped = false;
                 for (unsigned k = 0; k < NODES; k++)
                         unreachable_until[k] = 0;
-                if (process_has_tree() && chance(4))    /* nobody has anything there */
+                if (process_has_tree() && chance(4))    /* no process has a page there */
                         unreachable_until[NODES - 1] = UINT64_MAX;
                 set_phase(CALM);
         } else if (sched_steps > phase_until) {

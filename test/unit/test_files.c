@@ -1,7 +1,7 @@
 /*
  * The registry of mapped files and the arena of shared mappings, against the host kernel's own
- * mmap: the same errors, the same bytes, the same end of file; and the arena's allocator against a
- * model, at random.
+ * mmap: errors, bytes and the end of file must be equal.  The arena's allocator against a model, at
+ * random.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -60,7 +60,7 @@ void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
         return (void *)va;
 }
 
-/* KVM's memory slots: adjacent, never the same place twice. */
+/* KVM's memory slots: adjacent, no two at one place. */
 static uint64_t slots_end, slots_limit = UINT64_MAX;
 static unsigned nslots;
 int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
@@ -289,7 +289,7 @@ static void identity(void **state)
         close(fd), close(ro), close(ro2), close(other);
 }
 
-/* The registry returns what mmap of the host returns. After a success nothing is left. */
+/* The registry returns the errors of the host's mmap. After a success nothing is left. */
 static void errors(void **state)
 {
         (void)state;
@@ -535,7 +535,7 @@ static bool would_be_dumped(const void *p)
         return dumped;
 }
 
-/* The same object at a second place, longer. Each place is given back by itself. */
+/* An object at a second place, longer. Each place is given back by itself. */
 static void mapped_again(void **state)
 {
         (void)state;
@@ -640,7 +640,7 @@ static void huge_rules(int fd)
         close(plain);
 }
 
-/* The file grows to the end of what may be written, as natively, and no further. */
+/* The file grows to the end of a mapping that may be written, as natively, and no further. */
 static void huge_sizes(int fd)
 {
         const uint64_t *out = thread.v->exit.out;
@@ -777,7 +777,7 @@ static uint32_t rnd(uint32_t n)
         return (uint32_t)((seed >> 11) % n);
 }
 
-/* So many bytes of memory at a multiple of unit, as a mapping of huge pages claims them. */
+/* Maps len bytes of memory at a multiple of unit, as a mapping of huge pages claims them. */
 static int64_t map_aligned(uint64_t len, uint64_t unit, struct exit_req *rq)
 {
         struct file_mapping m = {
@@ -879,7 +879,7 @@ static void allocator(void **state)
         assert_int_equal(files_live(), 0);
         assert_true(backed <= 8ull << 30 && nslots <= 10);
 
-        /* One range over several owners: what munmap of neighbours may ask for. */
+        /* One range over several owners, as munmap of neighbours may ask for it. */
         struct exit_req a = { .a = { 4096 } }, b = a;
         assert_int_equal(files_exit_anon_shared(&thread, &a) | files_exit_anon_shared(&thread, &b),
                          0);

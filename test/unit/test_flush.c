@@ -106,7 +106,7 @@ static void test_program_must_flush(void **state)
         /* It has entered kern: it will flush before it runs the program again. */
         atomic_store(&vcpu_block(2)->mode, MODE_KERN);
         assert_true(env_flush_done(second));
-        /* What was complete stays so. */
+        /* A flush that was complete stays so. */
         runs_program(2);
         assert_true(env_flush_done(first));
         assert_true(env_flush_done(second));

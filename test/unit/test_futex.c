@@ -1,7 +1,7 @@
 /*
  * futex (runtime/syscalls/futex.c) and robust lists without a host: the program's memory is an
- * array, of which the second half is shared with other processes, and the host's futex says what it
- * was asked for.
+ * array, of which the second half is shared with other processes, and the host's futex notes its
+ * calls.
  */
 #include <errno.h>
 #include <limits.h>
@@ -26,18 +26,18 @@
 #define TID    77
 
 static _Alignas(4096) uint32_t memory[WORDS];
-static bool absent;                     /* no page is resident, but what is asked for becomes it */
+static bool absent;                     /* no page is resident until it is asked for */
 static bool read_only;
 static int held, wrote;                 /* words that are held; how many were dropped as written */
 
-/* What the host was asked. */
+/* A call of the host's futex. */
 static struct call {
         uint64_t word, op, n, bits, ts, second;
         struct timespec timeout;
 } calls[16];
 static unsigned ncalls;
 static uint32_t waiters[WORDS];         /* at each word */
-static long answer;                     /* to what is no wake-up */
+static long answer;                     /* to a call that is no wake-up */
 
 _Thread_local _Atomic uint32_t sys_put_off;
 static struct thread self;
@@ -211,7 +211,7 @@ static void test_wake(void **state)
         assert_int_equal(calls[1].bits, 5);
         assert_int_equal(futex(AT(1), OWN(FUTEX_WAKE_BITSET), 1, 0, 0, 0), -EINVAL);
         assert_int_equal(futex(AT(1) + 1, OWN(FUTEX_WAKE), 1, 0, 0, 0), -EINVAL);
-        /* No thread waits at a page that is not resident, nor at one that is not mapped. */
+        /* No thread waits at a page that is not resident, nor at a page that is not mapped. */
         assert_int_equal(futex(BASE - 4, OWN(FUTEX_WAKE), 1, 0, 0, 0), 0);
         assert_int_equal(futex(BASE - 4, FUTEX_WAKE, 1, 0, 0, 0), -EFAULT);
         absent = true;

@@ -52,7 +52,7 @@ static int add(uint64_t start, uint64_t end, uint64_t function)
         return add_as(start, end, function, false);
 }
 
-/* Its function, or 0; nobody is left in it. */
+/* The function of addr's guide, or 0; no vCPU stays in the guide. */
 static uint64_t at(uint64_t addr)
 {
         struct guide *g = guides_find(addr, &fn, &arg);
@@ -86,7 +86,7 @@ static void test_ranges(void **state)
         assert_int_equal(at(0x1000), 7);
         assert_int_equal(at(0x2fff), 7);
         assert_int_equal(at(0x3000), 0);
-        /* The last one that was made. */
+        /* Of several, the guide that was made last. */
         assert_int_equal(add(0, 0x10000, 8), 0);
         assert_int_equal(at(0x2000), 8);
         assert_int_equal(add(0x2000, 0x2001, 9), 0);
@@ -108,7 +108,7 @@ static void test_room(void **state)
                 assert_int_equal(add(i * 0x1000, i * 0x1000 + 1, i + 1), 0);
         assert_int_equal(add(0, 1, 1), -ENOSPC);
         assert_int_equal(guides_on, GUIDES_MAX);
-        /* One that somebody is still in is not reused. */
+        /* The place of a guide in which a vCPU still is, is not reused. */
         struct guide *g = guides_find(0x5000, &fn, &arg);
         assert_non_null(g);
         guides_forget(0x5000, 0x5001);
@@ -168,7 +168,7 @@ static void test_forgotten(void **state)
         assert_int_equal(yields, 0);
 }
 
-/* A guide whose range was all mapped covers what is left, in one piece. */
+/* A guide whose range was all mapped covers the rest of it, in one piece. */
 static void test_cut(void **state)
 {
         (void)state;
@@ -192,7 +192,7 @@ static void test_cut(void **state)
         assert_int_equal(guides_on, 0);
 }
 
-/* Those that are on, the oldest first. */
+/* The guides that are on, the oldest first. */
 static void test_next(void **state)
 {
         struct hint_guide g = { .order = 0 };
@@ -212,7 +212,7 @@ static void test_next(void **state)
         assert_false(guides_next(g.order, &g));
 }
 
-/* Who drops a guide waits for all that are in it. */
+/* A vCPU that drops a guide waits for all that are in it. */
 static void test_drop_waits(void **state)
 {
         (void)state;

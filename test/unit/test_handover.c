@@ -190,8 +190,8 @@ static bool is_passed(int fd)
         return false;
 }
 
-/* The descriptors that are open over execve: among them the one that keeps the next program alive
- * in the process tree. */
+/* The descriptors that are open over execve: among them the descriptor that keeps the next program
+ * alive in the process tree. */
 static void test_descriptors(void **state)
 {
         (void)state;

@@ -393,7 +393,7 @@ static void interp_placement(void **state)
         assert_int_equal(im.base, RESERVED_START - 0x6000);
         image_close(&im);
 
-        /* Both linked to the same place: the interpreter, mapped later, gets it. */
+        /* Both linked to one place: the interpreter, mapped later, gets it. */
         mkelf_init(&m, ET_EXEC);
         mkelf_file(&m, ld);
         mkelf_interp(&m, ld, strlen(ld) + 1);

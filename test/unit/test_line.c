@@ -27,7 +27,7 @@ static void say(int fd, const char *fmt, ...)
         va_end(ap);
 }
 
-/* What there is to read, as one string. */
+/* All that can be read now, as one string. */
 static const char *reads(int fd)
 {
         static char text[1 << 17];

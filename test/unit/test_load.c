@@ -1,7 +1,7 @@
 /*
  * Loading, against a fake kern that keeps the operations and answers reads from them. The result is
- * compared with what Linux made of the same program: a traced child stopped after its execve,
- * before its first instruction.
+ * compared with Linux's for that program: a traced child stopped after its execve, before its first
+ * instruction.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -63,7 +63,7 @@ int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t
         return 0;
 }
 
-/* The operation that decides what is at an address: the last one that covers it. */
+/* The operation that decides about an address: the last of those that cover it. */
 static const struct mm_op *op_at(uint64_t at)
 {
         for (unsigned i = nops; i-- > 0;)
@@ -260,7 +260,7 @@ static bool native_map(uint64_t at, char perms[5], uint64_t *off, bool *file)
 
 static bool in_stack(const struct mm_op *op) { return op->op == MM_STACK; }
 
-/* Every page of ours is in Linux at the same distance, with the same permissions and bytes. */
+/* Each page of ours is in Linux at its object's delta, with equal permissions and bytes. */
 static void compare_pages(uint64_t main_delta, uint64_t interp_delta)
 {
         for (unsigned i = 0; i < nops; i++) {
@@ -320,7 +320,7 @@ static void compare_aux(uint64_t main_delta, uint64_t interp_delta)
                         assert_int_equal(im.stack.aux[k++].value, HINTS_VERSION);
                 }
                 assert_true(k < im.stack.naux);
-                assert_int_equal(im.stack.aux[k].key, key); /* the same keys in the same order */
+                assert_int_equal(im.stack.aux[k].key, key); /* equal keys in equal order */
                 uint64_t ours = im.stack.aux[k++].value;
                 if (key == AT_PHDR || key == AT_ENTRY)
                         ours += main_delta;

@@ -47,8 +47,8 @@ static void test_auto_opens(void **state)
         }
 }
 
-/* Once a stream has used as many pages as the rule says, it passes on what lies a window behind it:
- * each page once. */
+/* Once a stream has used as many pages as the rule says, it passes on the pages that lie a window
+ * behind it, each once. */
 static void test_auto_passed(void **state)
 {
         static const int64_t strides[] = { 1, -3 };
@@ -221,8 +221,8 @@ static void test_auto_again(void **state)
         assert_batch(p + 4, 1, 8);
 }
 
-/* Where use cannot be known: markers and late pages open the window, misses within what was asked
- * for close it. */
+/* Where use cannot be known: markers and late pages open the window, misses within the pages that
+ * were asked for close it. */
 static void test_auto_unknown(void **state)
 {
         (void)state;
@@ -240,7 +240,7 @@ static void test_auto_unknown(void **state)
         assert_no_batch();
 }
 
-/* What there was no room for is asked for next time. */
+/* Pages for which there was no room are asked for next time. */
 static void test_auto_cut(void **state)
 {
         (void)state;
@@ -296,7 +296,7 @@ static void test_auto_bounds(void **state)
         begin(LOOKAHEAD_AUTO, 64);
         at(1000, LOOKAHEAD_MISS);
         for (unsigned i = 0; i < 10; i++) {
-                at(77, LOOKAHEAD_MISS); /* the same page is no stream, and no other access */
+                at(77, LOOKAHEAD_MISS); /* page 77 again is no stream, and no other access */
                 assert_no_batch();
         }
         at(1001, LOOKAHEAD_MISS);
@@ -313,8 +313,8 @@ static void false_stream(uint64_t page)
                 at(page + 50000 + i * i * i, LOOKAHEAD_MISS);
 }
 
-/* Streams that end at once make others wait for more faults that agree; those that do not, for
- * fewer. */
+/* Streams that end at once make later streams wait for more faults that agree.  Streams that last
+ * make them wait for fewer. */
 static void test_auto_doubt(void **state)
 {
         (void)state;
@@ -338,7 +338,7 @@ static void test_auto_doubt(void **state)
         assert_int_equal(look.doubt, 4);
 }
 
-/* A ninth stream takes the place of the one that was not seen for longest. */
+/* A ninth stream takes the place of the stream that was not seen for longest. */
 static void test_auto_least_recent(void **state)
 {
         (void)state;
@@ -416,8 +416,8 @@ static void check_state(void)
         assert_true(look.ndelta < 2 * LOOKAHEAD_HISTORY);
 }
 
-/* Whatever happens: batches within bounds, no page asked for twice in a row by a stream, and a
- * state that does not grow. */
+/* With any faults batches stay within bounds, a stream asks for no page twice in a row, and the
+ * state does not grow. */
 static void test_random_faults(void **state)
 {
         unsigned continued = 0, made_finer = 0;
@@ -498,7 +498,7 @@ static void finer(int64_t stride)
         assert_batch(page + 9 * (uint64_t)stride, stride, 4);
 }
 
-/* Some misses between its pages, and then the stream goes on: they were another's. */
+/* Misses between the stream's pages were another stream's if it continues after them. */
 static void not_finer(void)
 {
         begin(LOOKAHEAD_AUTO, 16);
@@ -549,13 +549,13 @@ static void test_auto_usual(void **state)
                 }
                 used_pages += n >= 20 ? 26 : 0;
         }
-        /* Without what was learnt, the last window of each is 32. */
+        /* Without the learnt length, the last window of each is 32. */
         assert_in_range(asked, used_pages / 2, used_pages + used_pages / 2);
         assert_in_range(look.usual, 12, 40);
 }
 
-/* What the program says it will use: asked for from its first page on, in full windows, and nothing
- * beyond its end, where an access is anybody's. */
+/* A range that the program says it will use: asked for from its first page on, in full windows, and
+ * nothing beyond its end, where an access may be any stream's. */
 static void said(int64_t stride)
 {
         uint64_t page = 50000, asked = 0, marker;
@@ -586,7 +586,7 @@ static void test_auto_said(void **state)
         said(1);
         said(-1);
         said(-6);
-        /* What there was no room for is asked for later. */
+        /* Pages for which there was no room are asked for later. */
         begin(LOOKAHEAD_AUTO, 16);
         all = LOOKAHEAD_USED;
         lookahead_stream(&look, &rule, 700, 2, 20, used, NULL, &batch);

@@ -85,7 +85,7 @@ struct run {
         enum lookahead_policy policy;
         bool shadow, evict;             /* sim.shadow, not sim.spare */
         uint32_t frames;                /* 0: FRAMES */
-        /* Of the pages below ACCESSES, those resident before: in runs of so many. */
+        /* Pages resident before are in runs of this length; 1: half, at random; 0: none is. */
         unsigned resident;
 };
 
@@ -263,7 +263,7 @@ static void test_sim_not_spared(void **state)
         }
 }
 
-/* The same where use cannot be known. */
+/* The regular programs where use cannot be known. */
 static void test_sim_unknown(void **state)
 {
         (void)state;

@@ -6,7 +6,7 @@ static struct lookahead_batch batch;
 /* Pages below KNOWN are looked up; all others were not used. */
 #define KNOWN 131072
 static bool touched[KNOWN];
-/* If not LOOKAHEAD_UNUSED: what became of all pages. */
+/* If not LOOKAHEAD_UNUSED: the use of all pages. */
 static enum lookahead_use all;
 
 static enum lookahead_use used(void *arg, uint64_t page)
@@ -277,7 +277,7 @@ static void test_readahead_shrinks(void **state)
         assert_batch(9000, 1, 2);
         at(20000, LOOKAHEAD_MISS);
         assert_no_batch();
-        touch(110, 110);                /* of an older batch, and a hit all the same */
+        touch(110, 110);                /* of an older batch, and still a hit */
         at(30000, LOOKAHEAD_MISS);
         assert_batch(29999, 1, 4);
 }
@@ -308,7 +308,7 @@ static void test_readahead_limits(void **state)
         assert_no_batch();
 }
 
-/* Where use cannot be known, what the fault lies beyond was used. */
+/* Where use cannot be known, the pages that a fault has passed count as used. */
 static void test_hits_unknown(void **state)
 {
         (void)state;

@@ -88,7 +88,7 @@ static void there_are_limits(void **state)
         for (uint64_t n = 1; n <= MEMBERS_KNOWN; n++)
                 assert_int_equal(members_admit(&m, 2 * n, 0, 1), 0);
         assert_int_equal(members_admit(&m, 1, 0, 1), -EUSERS);
-        assert_int_equal(members_admit(&m, 2, 0, 2), 0);        /* who is known may come back */
+        assert_int_equal(members_admit(&m, 2, 0, 2), 0);        /* a known member may come back */
         for (uint64_t n = 1; n <= MEMBERS_KNOWN; n++)
                 assert_int_equal(members_cut(&m, 3 * n, 3 * n), 0);
         assert_int_equal(members_cut(&m, 1000000, 1000000), -EUSERS);

@@ -263,8 +263,8 @@ static struct nbd_export *made(const char *name, char incarnation[17])
         return e;
 }
 
-/* A lease of members is made once; only who knows its incarnation joins it, with a generation that
- * is new, as long as it is not cut. */
+/* A lease of members is made once.  A connection joins it only with its incarnation and with a
+ * generation that is new, and as long as its member is not cut. */
 static void members(void **state)
 {
         (void)state;
@@ -314,7 +314,7 @@ static void members(void **state)
         nbd_export_leave(e);
         wait_accounts(0);
 
-        /* The same secret again, as from a request that was held back: another incarnation. */
+        /* This secret again, as from a request that was held back: another incarnation. */
         e = made("create-" HEX "-8192-1-1-1", other);
         assert_string_not_equal(incarnation, other);
         snprintf(name, sizeof(name), "join-" HEX "-%s-8-3-2", incarnation);
@@ -352,7 +352,7 @@ static void shared_and_freed(void **state)
         usleep(1500000);
         assert_int_equal(open_accounts(), 1);
         nbd_export_detach(b);
-        /* within the grace time: the same bytes */
+        /* within the grace time: the bytes are still there */
         assert_int_equal(attach("lease-" HEX "-8192", &a), 0);
         assert_int_equal(a->base[8191], 0x5a);
         usleep(1500000);                /* and the old time does not count any more */

@@ -13,11 +13,11 @@
 #include "memnode/nbd/handshake.h"
 #include "memnode/nbd/proto.h"
 
-/* What the client sends, and what came back. */
+/* The client's bytes, and the answers. */
 static uint8_t in[64 << 10], out[64 << 10];
 static size_t nin, nout, cursor;
 static struct nbd_handshake h;
-/* What the exports were asked. */
+/* Calls of the exports. */
 static unsigned attached, detached, looked;
 static size_t fail_after;               /* send fails once that many bytes are out */
 

@@ -602,7 +602,7 @@ static void leases_of_a_tree(void)
         assert_int_equal(far_lease(NULL, 3), -ENOSPC);
 }
 
-/* What kern is told of a node that is to be as slow as one behind a network. */
+/* The times that kern is told for a node that is to be as slow as a node behind a network. */
 static void timing(void **state)
 {
         struct slab s = { .kind = SLAB_MEMORY };
@@ -652,7 +652,7 @@ static void a_node_more_at_first(void)
         assert_int_equal(far_nodes(), 1);
         uint64_t first = far_total_pages();
         assert_int_equal(add(&vm, "mem:8M", why), 0);
-        /* The one that nobody named is named now, for programs that this one executes. */
+        /* The node that no option named is named now, for programs that this one executes. */
         assert_int_equal(opt.nnodes, 2);
         assert_string_equal(opt.nodes[0].url, "mem:");
         assert_string_equal(opt.nodes[1].url, "mem:8M");
@@ -683,11 +683,11 @@ static void a_node_more(void)
         assert_int_equal(far_lease(NULL, 2), 0);
         assert_int_equal(CONTROL->slabs[2].pages, 8 << 8);
         assert_int_equal(far_lease(NULL, 3), -ENOSPC);
-        /* The tree says the same to a program that this process executes. */
+        /* The tree has the added node, too, for a program that this process executes. */
         assert_int_equal(slabs_tree()->head->nnodes, 2);
         assert_int_equal(slabs_tree()->head->node[1].leased, 24 << 8);
 
-        /* What a child that has ended had leased counts. */
+        /* The leases of a child that has ended count. */
         assert_int_equal(add(&vm, "mem:48M", why), 0);
         slabs_tree()->head->node[2].leased = 16 << 8;
         slabs_tree()->head->node[2].slabs = 1;
@@ -695,7 +695,7 @@ static void a_node_more(void)
         assert_int_equal(slabs_tree()->head->node[2].leased, 16 << 8);
         assert_int_equal(slabs_tree()->head->nnodes, 4);
 
-        /* What is held of each. */
+        /* The pages that are held of each. */
         struct tree *t = slabs_tree();
         chunk_touch(tree_map(t->units, 0), t->self, 0);
         chunk_touch(tree_map(t->units, 1), t->self, 3);
@@ -708,7 +708,7 @@ static void a_node_more(void)
         assert_int_equal(used[1], 7);
 }
 
-/* Not while others share the tree; nor what does not exist, or does not fit. */
+/* No node is added while others share the tree, nor a node that does not exist, or does not fit. */
 static void no_node_more(void)
 {
         struct vm vm = { .calls = &no_calls };

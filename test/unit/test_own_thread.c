@@ -1,6 +1,7 @@
 /*
- * Threads of vmrun's own: policy, nice value and CPUs that they have, whoever needs them first.
- * Each test is a process of its own without CAP_SYS_NICE, as what it lowers cannot be raised again.
+ * Threads of vmrun's own: their policy, nice value and CPUs do not depend on the thread that needs
+ * them first.  Each test is a process of its own without CAP_SYS_NICE, as it cannot raise again
+ * what it has lowered.
  */
 #include <sched.h>
 #include <setjmp.h>
@@ -207,7 +208,7 @@ static unsigned threads(void)
 
 static void expect_threads(unsigned n)
 {
-        /* one that was joined counts until the kernel has reaped it */
+        /* a thread that was joined counts until the kernel has reaped it */
         for (int i = 0; i < 5000 && threads() != n; i++)
                 usleep(1000);
         CHECK(threads() == n);

@@ -445,7 +445,7 @@ static void test_shared_slot(void **state)
         env_slot_free(slot);
 }
 
-/* The same in full far tiers: a shared slot is neither taken from its page nor overwritten. */
+/* In full far tiers a shared slot is neither taken from its page nor overwritten. */
 static void test_shared_slot_kept(void **state)
 {
         (void)state;
@@ -518,10 +518,10 @@ static void nobody_waits(void)
 {
         static unsigned steps;
         if (++steps > 10000)
-                fail_msg("somebody waits for the end of a write");
+                fail_msg("a vCPU waits for the end of a write");
 }
 
-/* The node may be silent for minutes: what system calls do to the page does not wait for it. */
+/* The node may be silent for minutes: a system call's change of the page does not wait for it. */
 static void test_use_while_written(void **state)
 {
         (void)state;
@@ -605,7 +605,7 @@ static void test_write_back_for_fork(void **state)
         assert_int_equal(env.far[env.frames[f].slot][0], 78);
         assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | FRAME_LOCKED);
         env_slot_free(slot);
-        /* A page that the program may not touch, and one that is in use. */
+        /* A page that the program may not touch, and a page that is pinned. */
         frame_t g = make_present(1, rw, PTE_A | PTE_D, 5);
         page_protect(&env.pg, &env.pte[1], no_access);
         assert_int_equal(page_write_back(&env.pg, &env.pte[1], cnt), 0);

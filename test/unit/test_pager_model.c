@@ -129,7 +129,7 @@ static int fetch(struct cpu *c, unsigned v, pte_t p, bool write)
         return 0;
 }
 
-/* Asks for a page that nobody needs yet; nothing is published. */
+/* Asks for a page that no vCPU needs yet; nothing is published. */
 static void prefetch(struct cpu *c)
 {
         unsigned v = rnd(env.npages);
@@ -146,7 +146,7 @@ static void prefetch(struct cpu *c)
         m.seen[asked ? SEEN_PREFETCH : SEEN_PREFETCH_RACE]++;
 }
 
-/* While an entry is PART the slot is this page's, and nobody writes to it. */
+/* While an entry is PART the slot is this page's, and no vCPU writes to it. */
 static void check_part(uint64_t slot, uint64_t obj)
 {
         for (unsigned i = 0; i < ENV_WORDS; i++) {
@@ -352,7 +352,7 @@ static void gmem_actor(void *arg)
 
 static bool post_some(void) { return !chance(4); }
 
-/* The last to stop: others wait for what it ends. */
+/* The last to stop: other actors wait for the transfers that it ends. */
 static void io_actor(void *arg)
 {
         (void)arg;
@@ -361,7 +361,7 @@ static void io_actor(void *arg)
                         point();
                 sched_delay(rnd(m.io_pause));
         }
-        while (env_io_step(0))          /* prefetches, which nobody waits for */
+        while (env_io_step(0))          /* prefetches, for which no vCPU waits */
                 ;
 }
 

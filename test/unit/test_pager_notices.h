@@ -27,7 +27,7 @@ static void ahead(unsigned v)
         assert_true(page_prefetch(&env.pg, &env.pte[v], env.pte[v], f, false));
 }
 
-/* Nothing counts, nothing is pinned, and what was counted is not lost by an eviction. */
+/* No notice counts, no frame is pinned, and an eviction does not lose the words' new values. */
 static void none_left(void)
 {
         assert_int_equal(words[0] | words[1], 0);
@@ -55,7 +55,7 @@ static void test_notice_comes(void **state)
         assert_true(env_io_step(0));
         assert_int_equal(words[0], 1);
         assert_int_equal(words[1], 0);
-        assert_int_equal(env.wakes, 0);         /* nobody sleeps */
+        assert_int_equal(env.wakes, 0);         /* no vCPU sleeps */
         assert_true(env_io_step(0));
         none_left();
 }
@@ -131,7 +131,7 @@ static void test_notice_limit(void **state)
         none_left();
 }
 
-/* Whoever looks at the list too late finds notices of another page, and leaves them. */
+/* A vCPU that looks at the list too late finds notices of another page, and leaves them. */
 static void test_notice_late_look(void **state)
 {
         (void)state;
@@ -162,7 +162,7 @@ static void test_notice_comes_early(void **state)
         none_left();
 }
 
-/* The word's page is unmapped: the word is reached all the same, and its frame is free then. */
+/* The word's page is unmapped: the word is still reached, and its frame is free then. */
 static void test_notice_word_unmapped(void **state)
 {
         pte_t old;

@@ -271,7 +271,7 @@ static void granules(void **state)
         }
 }
 
-/* Leases slabs of so many copies for as long as there are; how many pages they have. */
+/* Leases slabs, `replicas` of each, for as long as there are; how many pages they have. */
 static uint64_t fill(enum placement how, unsigned n, unsigned replicas)
 {
         unsigned index[FAR_PLACES];
@@ -375,7 +375,7 @@ static void room(void **state)
         assert_int_equal(placement_room(nodes, 4, 2), 2 * GIB);
 }
 
-/* What is promised is there if the emptiest nodes give first.  Other orders may leave one node with
+/* The promised room is there if the emptiest nodes give first.  Other orders may leave a node with
  * room that has no partner any more. */
 static void room_is_there(void **state)
 {

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include "pager/pointers.h"
 
-#define FAR 0x7f0000000000ull           /* the page numbered n of those that are far */
+#define FAR 0x7f0000000000ull           /* far page n is at FAR + (n << 12) */
 #define WORDS 512
 
 static struct pointers p;
@@ -136,7 +136,7 @@ static void test_room(void **state)
         assert_int_equal(follow(0), 0);
 }
 
-/* Follows pages that each point to another one in the same word, n times; how often it led on. */
+/* Follows n pages, each of which points to another one in this word; how often it led on. */
 static unsigned walk(unsigned n, unsigned word)
 {
         unsigned led = 0;
@@ -246,7 +246,7 @@ static void test_rests(void **state)
         assert_int_equal(p.rest, 0);
 }
 
-/* Whatever the content, it stays within bounds: run under the sanitizers. */
+/* With any content it stays within bounds: run under the sanitizers. */
 static void test_random(void **state)
 {
         uint64_t x = 88172645463325252ull;

@@ -115,7 +115,7 @@ static void test_places(void **state)
         }
 }
 
-/* Without .symtab what is not exported has no name, and an address of its file. */
+/* Without .symtab a function that is not exported has no name, and an address of its file. */
 static void test_stripped(void **state)
 {
         char command[256], file[] = "/tmp/test_profile.XXXXXX";
@@ -259,7 +259,8 @@ static void test_frameless(void **state)
                             "[anon];caller;callee 1\n");
 }
 
-/* A stack that goes on where kern could not see goes on as the others do, as far as they agree. */
+/* A stack of which kern saw only the top is continued as the whole ones are that begin with it, as
+ * far as they agree. */
 static void test_part(void **state)
 {
         const uint64_t a = IN(callee), b = IN(caller) + 1, c = 0x10010, d = IN(other) + 1;
@@ -276,7 +277,7 @@ static void test_part(void **state)
                             "other;caller;callee 4\ncaller;callee 1\n");
 }
 
-/* What the program has written over is no reason to crash. */
+/* A table that the program has written over is no reason to crash. */
 static void test_garbage(void **state)
 {
         struct stacks s;

@@ -20,7 +20,7 @@
 
 #define CODE   0x400000ull
 #define PAGES  300u                    /* larger than any frame may be */
-#define STACK  0x7fffff000000ull        /* so many pages of it */
+#define STACK  0x7fffff000000ull        /* PAGES pages of it */
 #define AT(n)  (STACK + (uint64_t)(n))
 #define PFN0   0x100000ull
 
@@ -41,8 +41,8 @@ void *env_frame_va(frame_t f)
         return content[f];
 }
 
-/* An address that no table is for is looked up as any other; one that cannot be in the tables of a
- * program is not. */
+/* The walk may ask for an address without a table, but for none that a program's tables cannot
+ * hold. */
 pte_slot_t *pt_find(uint64_t addr)
 {
         assert_true(addr < TASK_SIZE && !(addr >= RESERVED_START && addr < RESERVED_END));
@@ -109,7 +109,7 @@ static struct profile_stack *only(void)
         return found;
 }
 
-/* After a change: so many addresses, and no pin is left. */
+/* After a change: the stack has `depth` addresses, and no pin is left. */
 static struct profile_stack *depth_is(unsigned depth)
 {
         add();
@@ -304,7 +304,7 @@ static void test_full(void **state)
         assert_true(table.lost > 0 && table.lost_ticks == 7 * table.lost);
 }
 
-/* The same stacks by several vCPUs at once: each has one place. */
+/* Several vCPUs add one stack at once: it has one place. */
 static void *adder(void *arg)
 {
         (void)arg;

@@ -172,7 +172,7 @@ static void run_ends_with_the_slab(void **state)
 struct clock { struct rdma_pace p; uint64_t now, sent; };
 
 /* A demand read that finds as much of the background before it as may be posted, each page of which
- * takes `page` ticks; then a pause.  What it took. */
+ * takes `page` ticks; then a pause.  Returns the ticks that the read took. */
 static uint64_t demand(struct clock *c, uint64_t page)
 {
         unsigned n = rdma_pace_room(&c->p, 0);
@@ -193,7 +193,7 @@ static uint64_t demand(struct clock *c, uint64_t page)
 }
 
 /* The window that many demand reads lead to, and how many of the last 100 took more than three
- * times what one takes alone. */
+ * times ALONE. */
 static unsigned settle(struct clock *c, uint64_t page, unsigned *slow)
 {
         for (unsigned i = 0; i < 900; i++)
@@ -322,7 +322,7 @@ static void silences(void **state)
         assert_int_equal(as, RDMA_SILENT);
         assert_int_equal(n, 1);
         assert_in_range(given_up(true, 0, 300, 0, &as, &n), 700, 800);
-        /* It is slow, and then goes on. */
+        /* The node is slow, and then serves again. */
         assert_int_equal(given_up(true, 2900, 100, 0, &as, &n), -1);
         assert_in_range(n, 8, 11);
         /* It answers, but nothing ends. */
@@ -331,10 +331,10 @@ static void silences(void **state)
         /* It was slow, and then it died: at most two questions later. */
         assert_in_range(given_up(true, 0, 10, 1500, &as, &n), 1500, 2010);
         assert_int_equal(as, RDMA_SILENT);
-        /* What is short asks nothing. */
+        /* A short silence asks nothing. */
         assert_int_equal(given_up(true, 400, 10, 0, &as, &n), -1);
         assert_int_equal(n, 0);
-        /* Without other copies there is nobody else to ask for the page. */
+        /* Without other copies there is no other node to ask for the page. */
         assert_in_range(given_up(false, 0, 20000, 0, &as, &n), 3000, 3100);
         assert_int_equal(n, 0);
 }

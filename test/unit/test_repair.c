@@ -106,7 +106,7 @@ static void answer(uint64_t slot)
         }
 }
 
-/* What is begun is answered a step later. */
+/* A copy that is begun is answered a step later. */
 static void pass_time(int64_t ms)
 {
         for (int64_t until = clock_ms + ms; clock_ms < until; ) {
@@ -164,7 +164,7 @@ static void all_are_copied(void **state)
         (void)state;
         pass_time(100);
         for (unsigned i = 0; i < SLOTS; i++)
-                assert_int_equal(tries[i], 0);  /* nobody has asked for it */
+                assert_int_equal(tries[i], 0);  /* repair_wanted() was not called yet */
         repair_wanted();
         pass_time(100);
         for (unsigned i = 0; i < SLOTS; i++)
@@ -299,7 +299,7 @@ static void all_processes_are_whole(void **state)
         assert_int_equal(all_whole, 1);
         pass_time(LATER);
         assert_int_equal(all_whole, 1);
-        /* another process has copied what it had */
+        /* another process has copied its pages */
         whole_copied();
         pass_time(LATER);
         assert_int_equal(all_whole, 2);
@@ -328,7 +328,7 @@ static void looks_at_all_slabs(void **state)
         whole_copied();
         whole_look(clock_ms);
         assert_true(whole_goes_on());
-        others_lack = 1;                /* in one that it has looked at */
+        others_lack = 1;                /* in a slab that it has looked at */
         repair_wanted();
         pass_time(LATER);
         assert_int_equal(all_whole, 0);

@@ -126,7 +126,7 @@ static void test_damage(void **state)
         free(bytes);
 }
 
-/* With a right sum, but what no vmrun writes. */
+/* A file with a right sum, but with a byte that no vmrun writes. */
 static void test_nonsense(void **state)
 {
         struct order o = some_order();
@@ -288,7 +288,7 @@ static void test_places(void **state)
         order_free(&o);
 }
 
-/* What lies nowhere in this run's address space has no address. */
+/* An event that lies nowhere in this run's address space has no address. */
 static void test_out_of_bounds(void **state)
 {
         struct order o = { .events = 0 };
@@ -378,7 +378,8 @@ static void test_end(void **state)
         assert_true(replay_next(r, s) == 0);
 }
 
-/* A page that was not asked for moves the cursor a little; one that was, as far as was asked. */
+/* A page that was not asked for moves the cursor by at most REPLAY_NEAR.  An asked page moves it as
+ * far as pages were asked for. */
 static void test_steps(void **state)
 {
         (void)state;

@@ -1,6 +1,6 @@
 /*
- * The file in which leases outlive memnode: what was written is read, byte for byte; a file is
- * refused if a byte of it is changed, or its end is missing; and one that says nonsense with the
+ * The file in which leases outlive memnode.  It is read as it was written, byte for byte.  A file
+ * is refused if a byte of it is changed, or its end is missing.  A file that says nonsense with the
  * right sums does no harm.
  */
 #include <setjmp.h>
@@ -114,7 +114,7 @@ static bool same_lease(const struct resume_lease *a, const struct resume_lease *
                same_members(&a->members, &b->members);
 }
 
-/* What was read is the first n leases that were written. */
+/* The leases that were read are the first n that were written. */
 static bool is_as_written(unsigned n)
 {
         bool same = ntook == n;
@@ -167,7 +167,7 @@ static void make(uint64_t size)
         assert_int_equal(resume_add(&wrote, &l, &p, 1), 0);
 }
 
-/* One over RDMA, with so many slabs of at most that size. */
+/* Makes a client over RDMA, with n slabs of at most that size. */
 static void make_client(uint32_t n, uint64_t size)
 {
         struct resume_lease l = lease(RESUME_RDMA);

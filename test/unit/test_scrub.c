@@ -25,7 +25,7 @@ static pte_slot_t entry;                /* of the page, where a frame has it */
 static struct far_node node[2];
 static struct far_slab slab;
 static bool given, shares, owns, may_write, being_written, goes_away;
-/* What reading a copy says, the first and all later times. */
+/* The answer of a read of a copy: the first, and all later ones. */
 static enum check first_says[2], then_says[2];
 static unsigned reads[2], spoiled, repairs, missed;
 static unsigned held;                   /* slots */
@@ -202,7 +202,7 @@ static void in_a_clean_frame(void **state)
         is_called_wrong();
 }
 
-/* It may have changed while it was written: what is far is read by nobody. */
+/* The frame may have changed while it was written: no process reads the far page then. */
 static void in_a_frame_that_may_have_changed(void **state)
 {
         static const struct { uint64_t word; pte_t bits; } cases[] = {
@@ -221,11 +221,11 @@ static void in_a_frame_that_may_have_changed(void **state)
         page_in(3, FRAME_RESIDENT, 0);
         frames[3].pte = NULL;
         nothing_is_said();
-        set_up(state);                  /* one that names another */
+        set_up(state);                  /* an entry names another frame */
         page_in(3, FRAME_RESIDENT, 0);
         entry += 1u << PAGE_SHIFT;
         nothing_is_said();
-        set_up(state);                  /* one that is being made or unmade */
+        set_up(state);                  /* the entry is being made or unmade */
         page_in(3, FRAME_RESIDENT, 0);
         entry = pte_make_busy(frame_pfn0() + 3, 0);
         nothing_is_said();
@@ -284,10 +284,10 @@ static void nobody_may_write(void **state)
         assert_int_equal(r.count[SCRUB_BAD], 1);
         assert_int_equal(r.count[SCRUB_REPAIRED], 0);
         assert_int_equal(spoiled, 1);
-        assert_int_equal(missed, 1);            /* so that who may does */
+        assert_int_equal(missed, 1);            /* so that a process that may write repairs it */
 }
 
-/* Shared slots are written by nobody, so no frame is looked at. */
+/* No process writes a shared slot, so no frame is looked at. */
 static void shared(void **state)
 {
         (void)state;

@@ -1,7 +1,6 @@
 /*
  * kern's slots (kern/far/slots.c) against a host that has no more slabs, and a pool that has no
- * more page tables: the program gets ENOMEM, and what was leased is used when there are tables
- * again.
+ * more page tables: the program gets ENOMEM, and a leased slab is used when there are tables again.
  */
 #include <asm-generic/errno-base.h>
 #include <asm-generic/errno.h>

@@ -258,7 +258,7 @@ static void test_units(void **state)
         assert_string_equal(stats_number_text(UINT64_MAX, text), "18,446,744,073,709,551,615");
 }
 
-/* What there is to say is said, and nothing else. */
+/* The verdict names each problem that the run had, and no other. */
 static void test_verdict(void **state)
 {
         struct vcpu_stats *v = of_vcpu(0);

@@ -6,8 +6,8 @@
  * others read parts.  With real processes, kern's allocator and the tree's own code; the node is a
  * memory that all share, to which writes of the dead may come late.
  *
- * Then the same with a bug planted in what surrounds that code, each in turn: every time an error
- * must be found.
+ * Then the soak runs once for each bug of a list, planted in what surrounds that code: every time
+ * an error must be found.
  *
  *   test_sum_soak [--full] [--plant NAME] [READS [SEED]]
  *
@@ -41,7 +41,7 @@
 #define FULL       1000000000ull
 #define BUG_LIMIT  40000000ull          /* reads until a planted bug must have been found */
 
-/* What a planted bug must be found by; with ANY, it depends on who is faster. */
+/* What a planted bug must be found by; with ANY, it depends on which process is faster. */
 static const struct {
         const char *name;
         enum { ANY, FALSE_ALARM, ALARM, MISSED } finding;
@@ -70,7 +70,7 @@ static pid_t family[FAMILIES];
 
 /* ---- the families ---- */
 
-/* It stays a zombie, so its number, which is the group's, goes to nobody else. */
+/* It stays a zombie, so no other process gets its number, which is the group's. */
 static bool has_ended(pid_t pid)
 {
         siginfo_t info = { 0 };
@@ -195,7 +195,7 @@ static void end_all(void)
                 strcpy(world->text, "it was killed before it could say more");
 }
 
-/* Until so many pages were read, or something failed. */
+/* Until `reads` pages were read, or something failed. */
 static void run(enum plant plant, uint64_t reads)
 {
         uint64_t done = 0, next = 0;

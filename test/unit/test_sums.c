@@ -86,7 +86,7 @@ static void a_sum_is_crc32c(void **state)
         assert_int_equal(~far_sum(~0u, "123456789", 9), 0xe3069283);
 }
 
-/* One pass over the pieces gives the same as one over the page. */
+/* One pass over the pieces gives the sum that a pass over the page gives. */
 static void pieces_do_not_change_the_sum_of_a_page(void **state)
 {
         (void)state;
@@ -131,7 +131,7 @@ static void parts_are_pieces(void **state)
         }
 }
 
-/* A bit in what was read is found; one outside is none of its business, but the page's. */
+/* A wrong bit in the part is found.  A wrong bit outside it is left to the sum of the page. */
 static void any_bit_is_found(void **state)
 {
         (void)state;
@@ -197,7 +197,7 @@ static void pieces_that_nobody_stored_are_not_believed(void **state)
         (void)state;
         sums_store(&s, SLOT, page, false);
         assert_false(has_pieces(SLOT));
-        /* Those of zeroes are right, and so is what they say. */
+        /* The sums of pieces of zeroes are right, and so are their answers. */
         memset(page, 0, PAGE_SIZE);
         sums_store(&s, SLOT, page, false);
         assert_true(part_fits(SLOT, 5, 5));

@@ -367,7 +367,7 @@ static int run(char **argv, const char *preload, const char *out)
         return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* test_syscalls LIBRARY PROGRAM ARG...: the same status and the same output either way. */
+/* test_syscalls LIBRARY PROGRAM ARG...: natively and forwarded, status 0 and equal output. */
 int main(int argc, char **argv)
 {
         const char *dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";

@@ -174,7 +174,7 @@ static void test_ahead(void **state)
         come(2, PTE_P | PTE_A | PTE_PREF);
 }
 
-/* What copies take is no time of the wire: the page behind ten others is due no sooner by the TSC
+/* The time of copies is no time of the wire: the page behind ten others is due no sooner by the TSC
  * than all copies took longer. */
 static void test_copies_take_no_time(void **state)
 {
@@ -233,7 +233,7 @@ static void test_wait(void **state)
 }
 
 /* Bytes of a page take the wire for as long as they are long, behind the pages before them; a long
- * wait is a sleep, and what is due meanwhile comes. */
+ * wait is a sleep, and pages that are due meanwhile come. */
 static void test_part(void **state)
 {
         const struct slab far = {
@@ -261,7 +261,7 @@ static void test_part(void **state)
         assert_int_equal(wires.lock, 0);
 }
 
-/* Somewhat more than half of what was asked for ahead, and not if the next one is far. */
+/* A stay takes somewhat more than half of the pages asked for ahead; none if the next is far. */
 static void test_stay(void **state)
 {
         (void)state;
@@ -353,7 +353,7 @@ static void test_write_wait(void **state)
         assert_in_range(tsc, due - SLEEP, due);
 }
 
-/* The parts of a sampled fetch add up: what it waited for others, and all from there to its end. */
+/* The parts of a sampled fetch add up: its wait for others, and all from there to its end. */
 static void test_parts(void **state)
 {
         (void)state;

@@ -21,7 +21,7 @@
 #define SLOW 1
 #endif
 
-/* The lock of a dead owner goes to the next process. What the owner had not published is void. */
+/* The lock of a dead owner goes to the next process. The owner's unpublished changes are void. */
 static void dead_owner(void **state)
 {
         static struct actor a;
@@ -100,7 +100,7 @@ static void drained_for_parent(void **state)
         tree_close(&a.tree);
 }
 
-/* What cuts off all that are dead, as slabs.c does. */
+/* Cuts off all dead processes, as slabs.c does. */
 static void cut_all(struct tree *t)
 {
         struct tree_dead d;
@@ -108,8 +108,8 @@ static void cut_all(struct tree *t)
         tree_cut_locked(t, &d, 0);
 }
 
-/* With a remote slab, a dead process's slots rest until it is cut off.  Those that a write may
- * still reach, at a node that cannot do that, are retired. */
+/* With a remote slab, a dead process's slots rest until it is cut off.  Where the node cannot cut
+ * it off, the slots that a late write may still reach are retired. */
 static void cut_off(void **state)
 {
         static struct actor a;
@@ -132,7 +132,7 @@ static void cut_off(void **state)
         waitpid(pid, NULL, 0);
         tree_child_left(&c);
         tree_lock(&a.tree);
-        assert_false(tree_uncut_locked(&a.tree, true)); /* nobody has noticed yet */
+        assert_false(tree_uncut_locked(&a.tree, true)); /* no process has noticed yet */
         assert_int_equal(mend_all_locked(&a.tree), 0);
         assert_true(tree_uncut_locked(&a.tree, true));
         assert_false(tree_uncut_locked(&a.tree, false));
@@ -181,8 +181,8 @@ static void due(void **state)
         tree_close(&a.tree);
 }
 
-/* Who is dead: all numbers that were given and are not alive, as ranges.  What dies after it was
- * asked for is not in it, and not cut. */
+/* The dead: all numbers that were given and are not alive, as ranges.  A process that dies after
+ * the list was made is not in it, and not cut. */
 static void dead(void **state)
 {
         static struct actor a;
@@ -277,8 +277,8 @@ static void leave(void **state)
         tree_close(&a.tree);
 }
 
-/* Who executes a program stays if that fails, so nobody is the last meanwhile.  Another that ended
- * then took itself for that, and released the leases with the pages of the one that stayed. */
+/* A process stays if its execve fails, so no other is the last one meanwhile.  A process that ended
+ * then took itself for the last one, and released the leases with the pages of the first one. */
 static void may_stay(void **state)
 {
         static struct actor a;
@@ -301,8 +301,8 @@ static void may_stay(void **state)
         tree_close(&a.tree);
 }
 
-/* A number for the program that an execve starts counts as alive until that program joins; one that
- * never came up is buried at once.  Who leaves for another program is buried at once, too. */
+/* A number for the program that an execve starts counts as alive until that program joins.  A
+ * program that never came up is buried at once, as is a process that leaves for another program. */
 static void successor(void **state)
 {
         static struct actor a;
@@ -395,9 +395,9 @@ static void hold(struct actor *a, uint32_t slab, uint32_t p, uint8_t of_eight)
                 map->word[i] = SLOT_SHARED;
 }
 
-/* Burying takes time, with the lock that all need who lease or fork: little for each slot, however
- * many processes there are, and little at a time.  Half of the slots have one more holder, which is
- * found last.  In ms of a processor; 10 times as much under a sanitizer. */
+/* Burying takes time, under the lock that each process needs to lease or fork: little for each
+ * slot, however many processes there are, and little at a time.  Half of the slots have one more
+ * holder, which is found last.  In ms of a processor; 10 times as much under a sanitizer. */
 #define BURY_GIB (SLOW > 1 ? 1u : 3u)
 static void bury_many(void **state)
 {
@@ -434,7 +434,7 @@ static void bury_many(void **state)
         for (uint32_t i = 0; i < SLAB_PAGES; i++)
                 assert_int_equal(tree_map(a.tree.units, 0)->word[i],
                                  i % 2 ? SLOT_FREE : SLOT_SHARED);
-        /* Who needs the dead one's number has it buried to the end. */
+        /* A process that needs the dead one's number buries it to the end. */
         assert_int_equal(tree_child(&a.tree, &next), 0);
         assert_int_equal(next.number, c[0]);
         tree_expect_end(&a.tree, c[last]);
@@ -473,7 +473,7 @@ static void newcomer(void **state)
         tree_close(&a.tree);
 }
 
-/* exec keeps the descriptor: what it leads to is looked at before it is believed. */
+/* exec keeps the descriptor: the file behind it is looked at before it is believed. */
 static void attach(void **state)
 {
         static struct actor a;

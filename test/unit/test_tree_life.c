@@ -2,8 +2,8 @@
  * Which processes of a tree are alive (runtime/far/tree_life.c), with real processes: one forks,
  * executes a program, or has a child of vfork execute one, natively too, or in vain.  In each round
  * it or its child stops, or is killed, before or after one of the system calls on that way; then
- * the other one may be killed.  Meanwhile an observer buries who is dead: no slot is freed that a
- * process still reads, and none is kept when no process does.
+ * the other one may be killed.  Meanwhile an observer buries dead processes: no slot is freed that
+ * a process still reads, and none is kept when no process does.
  *
  *   SEED=n ROUNDS=n test_tree_life [--full]
  */
@@ -44,7 +44,7 @@ static void at(void);
 enum role { PARENT, CHILD, ROLES };     /* CHILD: or the program after execve */
 static struct round {
         enum { FORK, EXEC, VFORK, KINDS } kind;
-        /* EXEC, VFORK: what is executed knows no tree; is no file */
+        /* EXEC, VFORK: the program that is executed knows no tree; is no file */
         bool natively, in_vain;
         enum role victim;
         unsigned step;                  /* which one, of the victim's */
@@ -89,7 +89,7 @@ static void hold(enum role r, const struct actor *a)
         memcpy(round_->of[r].slot, a->slot, a->n * sizeof(a->slot[0]));
 }
 
-/* The way is over, or it was none: reads what it has until it is killed. */
+/* The way is over, or it was none: the process reads its slots until it is killed. */
 static _Noreturn void read_on(struct actor *a)
 {
         role = ROLES;
@@ -253,7 +253,7 @@ static _Noreturn void be_program(const char *text, bool natively)
 
 /* ---- the observer ---- */
 
-/* Does a process run, for certain, with what r holds? */
+/* Does a process run, for certain, with the slots of r? */
 static bool is_there(enum role r)
 {
         bool runs = (round_->of[r].state == LIVES || round_->of[r].state == READY) &&
@@ -264,7 +264,8 @@ static bool is_there(enum role r)
         return runs && !(r == CHILD && round_->natively && round_->executed);
 }
 
-/* Who is there afterwards, too, was there meanwhile.  One that stopped may have the tree's lock. */
+/* A process that is there before and after was there meanwhile.  One that has stopped may have the
+ * tree's lock. */
 static void look(struct actor *a)
 {
         if (tree_lock_within(&a->tree, 5)) {
@@ -340,10 +341,10 @@ static void expect(struct actor *a, enum role r, bool alive)
                         break;
         }
         if (is != alive)
-                wrong(a, alive ? "is not kept" : "is kept for nobody", 0, p, r);
+                wrong(a, alive ? "is not kept" : "is kept for no process", 0, p, r);
 }
 
-/* In a round that nobody spoiled: none keeps the other one alive when that has ended. */
+/* In a round without a strike: neither process keeps the other one alive when that has ended. */
 static void look_at_end(struct actor *a)
 {
         bool program = !round_->natively && !round_->in_vain;
@@ -373,7 +374,7 @@ static void draw(struct actor *a)
         round_->kills = rnd(a, 2);
 }
 
-/* The victim is killed, or it stops: then it goes on, or one of the two is killed. */
+/* The victim is killed, or it stops: then it is continued, or one of the two is killed. */
 static void see_the_strike(struct actor *a)
 {
         if (!round_->kills)
@@ -391,7 +392,7 @@ static void see_the_strike(struct actor *a)
                         kill(round_->of[r].pid, SIGCONT);
 }
 
-/* True: somebody was struck. */
+/* True: a process was struck. */
 static bool one_round(struct actor *a)
 {
         struct tree_child c;
@@ -417,7 +418,7 @@ static bool one_round(struct actor *a)
         }
         struck |= round_->struck;
         look(a);
-        usleep(struck ? rnd(a, 300) : 0);       /* what is left goes on */
+        usleep(struck ? rnd(a, 300) : 0);       /* the process that is left runs meanwhile */
         look(a);
         if (!struck)
                 look_at_end(a);
@@ -426,7 +427,7 @@ static bool one_round(struct actor *a)
         while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
                 ;
         if (!tree_alone(&a->tree))
-                wrong(a, "kept for nobody", 0, round_->kind, round_->step);
+                wrong(a, "kept for no process", 0, round_->kind, round_->step);
         return struck;
 }
 

@@ -3,9 +3,9 @@
  * simulated processes take, free, write, fork and die, and may be interrupted, or killed for good,
  * before and after each atomic operation.
  *
- * What each process believes to hold, and what it wrote there, is kept apart from the code under
- * test.  So a slot handed out twice, freed under a reader or written under one shows as a wrong
- * content; and in the end, when all are buried, no slot may be left.
+ * The slots that each process believes to hold, and its pages there, are kept apart from the code
+ * under test.  So a slot handed out twice, freed under a reader or written under a reader shows as
+ * a wrong content; and in the end, when all are buried, no slot may be left.
  *
  * In some runs the second slab is at a node that cannot fence: a page that was sent more than once,
  * or whose sender died, may arrive there at any later time, again and again.
@@ -37,7 +37,7 @@ static void crash_point(void);
 
 #define SEATS  6                        /* processes at one time */
 #define SLABS  2
-/* slots of a slab: few, so that everybody meets everybody */
+/* slots of a slab: few, so that all processes meet */
 #define PAGES  6
 #define SLOTS  (SLABS * PAGES)
 
@@ -66,7 +66,7 @@ static int burying = -1;                /* the seat that holds the "lock" for bu
 static bool no_more_kills;
 static uint64_t kills, forks, taken, shared_released, buried, came_late, retired, slots_freed;
 
-/* Who buries has no more time, now and then: then another may go on. */
+/* A process that buries has no more time, now and then: then another may continue. */
 #define TIME_OVER 1
 int64_t now_ms(void) { return chance(3) ? TIME_OVER : 0; }
 
@@ -226,7 +226,7 @@ static void do_fork(struct seat *s)
         for (struct seat *c = seats; c < seats + SEATS; c++) {
                 if (c->state != EMPTY)
                         continue;
-                c->state = BURYING;     /* nobody else's */
+                c->state = BURYING;     /* so that no other seat takes it */
                 s->child = c;
                 for (unsigned i = 0; i < s->n; i++)
                         if (tree_share(&s->tree, (uint32_t)(c - seats), &s->slot[i], 1) != 0)

@@ -2,7 +2,7 @@
  * The slots that a process tree shares, with real processes on a real memory file: they take, free,
  * write, fork and are killed at random moments. The holder of a slot keeps the slot's content in
  * shared memory, so a slot handed out twice or freed under a reader shows. When all have ended, no
- * slot may be missing. The same with threads in place of processes, for the thread sanitizer.
+ * slot may be missing. In threads(), threads stand for the processes, for the thread sanitizer.
  *
  *   SEED=n SECONDS=n KILLS=n test_tree_race
  */
@@ -56,7 +56,7 @@ static _Noreturn void run_process(struct actor *a, unsigned depth)
         }
 }
 
-/* Families of processes, each a process group, under one that lives on. */
+/* Families of processes, each a process group, under a process that lives on. */
 static void processes(void **state)
 {
         static struct actor a;
@@ -137,8 +137,8 @@ static pid_t locker(struct actor *a, _Atomic uint64_t *turns)
 }
 
 /*
- * A group of processes is killed at once, the owner of the lock and the one that is woken for it
- * among them: another process, which waits with them, still gets the lock.
+ * A group of processes is killed at once, among them the owner of the lock and the process that is
+ * woken for it: another process, which waits with them, still gets the lock.
  */
 static void killed_with_the_lock(void **state)
 {
@@ -166,7 +166,7 @@ static void killed_with_the_lock(void **state)
                 for (int64_t limit = now_ms() + 20000; atomic_load(turns) == before; usleep(100))
                         if (now_ms() > limit) {
                                 kill(bystander, SIGKILL);
-                                fail_msg("after %u kills nobody gets the lock", kills + 1);
+                                fail_msg("after %u kills no process gets the lock", kills + 1);
                         }
         }
         kill(bystander, SIGKILL);

@@ -1,6 +1,6 @@
 /*
- * Who polls where there is no I/O thread (runtime/far/turns.c): threads that wait, for what each
- * other brings.
+ * The turn to poll where there is no I/O thread (runtime/far/turns.c): threads that wait for pages,
+ * which any of them brings.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 #define THREADS 4
 #define ROUNDS  4000
 
-/* A thread's word moves on when what it asked for has come. */
+/* A thread's word moves on when the page that it asked for has come. */
 static struct { _Atomic uint32_t word, asked; } page[THREADS + 1];
 static atomic_int pollers, most, ready;
 static atomic_uint rounds;              /* of all threads that are not slow */
@@ -27,7 +27,7 @@ static unsigned brought;                /* by the thread that polls: nothing els
 
 static void moment(void) { nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL); }
 
-/* Brings what was asked for, but nothing for the last page before all others are there. */
+/* Brings pages that were asked for, but the last page only when all others are there. */
 static void step(unsigned *seed)
 {
         for (unsigned i = 0; i <= THREADS; i++)
@@ -102,12 +102,12 @@ static void run(bool slow)
         assert_int_equal(brought, THREADS * ROUNDS + (unsigned)slow);
 }
 
-/* One that polls hands over when its own wait is over. */
+/* A thread that polls hands over when its own wait is over. */
 static void test_all_go_on(void **state) { (void)state; run(false); }
-/* One that waits for what does not come polls for all others. */
+/* A thread whose page does not come polls for all others. */
 static void test_one_is_silent(void **state) { (void)state; run(true); }
 
-/* One that polls, and one that sleeps; each for a word that does not change. */
+/* A thread that polls waits for `never`, a thread that sleeps for `later`; no word changes. */
 static _Atomic uint32_t never, later;
 static atomic_bool to_end;
 
@@ -142,7 +142,7 @@ static void end_polling(pthread_t id)
         pthread_join(id, NULL);
 }
 
-/* Who was given the turn polls: nobody else does. */
+/* The thread that was given the turn polls: no other one does. */
 static void test_handed_over(void **state)
 {
         pthread_t id;
@@ -167,7 +167,7 @@ static void test_over_already(void **state)
         pthread_t id = begin_to_poll();
         assert_false(turn_begin(&never, 1));
         end_polling(id);
-        assert_true(turn_begin(&never, 1));     /* one that only looks, with nobody else */
+        assert_true(turn_begin(&never, 1));     /* no other thread polls: it gets the turn */
         turn_over();
 }
 

@@ -1,5 +1,5 @@
 /*
- * VMA tree and memory system calls: corner cases, a random walk against a model, the same calls
+ * VMA tree and memory system calls: corner cases, a random walk against a model, random calls
  * against the kernel underneath, readers against a writer.
  *
  * Environment: SEED, STEPS, NATIVE_STEPS.
@@ -86,7 +86,7 @@ static void test_placement(void **state)
         assert_int_equal(map(3, 1, RW, ANON | MAP_FIXED_NOREPLACE), -EEXIST);
         assert_int_equal(map(4, 1, RW, ANON | MAP_FIXED_NOREPLACE), (long)ENV_ADDR(4));
 
-        /* What does not fit above vmrun's range goes below it; never inside. */
+        /* A mapping that does not fit above vmrun's range goes below it; never inside. */
         long big = call_mmap(0, 0x200000000000, PROT_NONE, ANON | MAP_NORESERVE, -1, 0);
         assert_true(big > 0 && (uint64_t)big + 0x200000000000 <= RESERVED_START);
         assert_int_equal(call_mmap(0, 0x700000000000, PROT_NONE, ANON | MAP_NORESERVE, -1, 0),
@@ -151,7 +151,7 @@ static void test_limits(void **state)
         control.rlimit_as = 10 * P;
         assert_int_equal(map(0, 11, PROT_NONE, FIXED), -ENOMEM);
         assert_int_equal(map(0, 10, PROT_NONE, FIXED), (long)ENV_ADDR(0));
-        /* it replaces what it needs */
+        /* it replaces as many pages as it needs */
         assert_int_equal(map(0, 10, PROT_READ, FIXED), (long)ENV_ADDR(0));
         assert_int_equal(CALL(mremap, ENV_ADDR(0), 10 * P, 11 * P, 0), -ENOMEM);
         control.rlimit_as = ~0ull;
@@ -254,8 +254,8 @@ static void test_shared(void **state)
         assert_int_equal(v.gpa, gpa + 3 * P);
         assert_int_equal(CALL(msync, ENV_ADDR(40), 4 * P, MS_SYNC), 0);
 
-        /* Longer, in place and elsewhere, its object lies elsewhere in the arena; what is not
-         * mapped twice was given back. */
+        /* Longer, in place and elsewhere, its object lies elsewhere in the arena; pages that were
+         * not mapped twice were given back. */
         assert_int_equal(CALL(mremap, ENV_ADDR(40), 4 * P, 5 * P, 0), (long)ENV_ADDR(40));
         assert_int_equal(mm_lookup(ENV_ADDR(44), &v), 0);
         assert_true(v.start == ENV_ADDR(40) && v.off == 3 * P && v.gpa != gpa + 3 * P);
@@ -386,7 +386,7 @@ static void test_mlock(void **state)
         assert_true(env_page[21].locked);
         control.rlimit_memlock = 12 * P;
         assert_int_equal(map(30, 2, RW, FIXED), -EAGAIN);
-        /* what is locked does not count twice */
+        /* locked pages do not count twice */
         assert_int_equal(CALL(mlock, ENV_ADDR(20), 2 * P), 0);
 }
 
@@ -411,7 +411,8 @@ static void test_hidden(void **state)
         assert_int_equal(env_refs(), 0);
 }
 
-/* What grows down keeps a gap free below it; the search must see it at any depth of the tree. */
+/* A VMA that grows down keeps a gap free below it; the search must see it at any depth of the
+ * tree. */
 static void test_guard_gaps(void **state)
 {
         uint64_t at = 0x300000000000;
@@ -450,7 +451,7 @@ static _Atomic uint64_t race_found[2];
 
 static uint64_t mix(uint64_t x) { return (x ^ x >> 29) * 0x9e3779b97f4a7c15; }
 
-/* A VMA with a checksum of its own: shows whether a reader copied one that existed. */
+/* A VMA with a checksum of its own: shows whether a reader copied a VMA that existed. */
 static struct vma signed_vma(uint64_t start, uint64_t end, uint64_t generation)
 {
         struct vma v = { .start = start,

@@ -75,7 +75,7 @@ static void finds_what_is_held(void **state)
         assert_true(steps > 20);
 }
 
-/* How many pages may be moved until `ms`, if somebody asks each `every` ms, for `run` at a time. */
+/* How many pages may be moved until `ms`, if a process asks each `every` ms for `run` at a time. */
 static unsigned moved_in_runs(uint64_t most, unsigned every, unsigned ms, unsigned run)
 {
         rate_t r = 0;
@@ -101,12 +101,12 @@ static void keeps_its_rate(void **state)
         assert_in_range(moved(100 * PAGE_SIZE, 7, 10000), 1000, 1003);
         assert_in_range(moved(100, 1, 100000), 2, 4);
         assert_in_range(moved(100000 * PAGE_SIZE, 1, 10), 3000, 3000);
-        /* what is not used is lost */
+        /* an unused part of the rate is lost */
         assert_in_range(moved(100000 * PAGE_SIZE, 1000, 3000), 8000, 8000);
         assert_int_equal(moved(0, 1, 1), 1000000);
 }
 
-/* Also if a run is more than 20 ms of the rate: it goes at the cost of those that follow. */
+/* Also if a run is more than 20 ms of the rate: the runs after it wait for longer. */
 static void keeps_its_rate_in_runs(void **state)
 {
         rate_t r = 0;
@@ -148,7 +148,7 @@ static void is_shared(void **state)
         assert_in_range(all, 99990, 100220);
 }
 
-/* A process in another time namespace has another clock: nobody waits for that one. */
+/* A process in another time namespace has another clock: no process waits for that clock. */
 static void does_not_wait_for_another_clock(void **state)
 {
         const int64_t year = 365 * 86400000ll;
@@ -167,7 +167,7 @@ static void does_not_wait_for_another_clock(void **state)
                 rate_take(&r, most, 1000000);
         assert_false(rate_allows(&r, most, 1000999, 1));
         assert_true(rate_allows(&r, most, 1001001, 1));
-        /* nor is one that has read its clock a moment ago given the rate anew */
+        /* nor is the rate begun again for a process that read its clock a moment ago */
         r = 0;
         for (unsigned i = 0; i < 20000; i++)
                 rate_take(&r, 1000 * most, 1000000);

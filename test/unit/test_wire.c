@@ -118,7 +118,7 @@ static void test_in_order(void **state)
         assert_int_equal(w.next, 0);
 }
 
-/* Each node has a wire of its own; what is due first comes first. */
+/* Each node has a wire of its own; the page that is due first comes first. */
 static void test_nodes(void **state)
 {
         static const frame_t order[] = { 2, 0, 3, 1 };

@@ -1,7 +1,7 @@
 /*
  * For the models of processes of a tree: what the kernel knows of far/tree_life.c, that is, file
  * descriptions of the tree's file, their locks, and which processes have them open.  A description
- * has the same number in all processes.
+ * has one number in all processes.
  *
  * For one file of each model; its hooks come first.
  */

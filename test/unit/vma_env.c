@@ -181,7 +181,7 @@ static int64_t file_map(int fd, uint64_t prot, uint64_t flags, uint64_t off, uin
         return map_object(shared, (len + rest) & ~rest);
 }
 
-/* What is mapped once more is mapped.  Linux refuses it for huge pages. */
+/* Only a mapped object is mapped once more.  Linux refuses it for huge pages. */
 static int64_t shared_again(uint64_t file, uint64_t gpa, uint64_t len)
 {
         CHECK(locked && len && gpa && !page_off(gpa) && arena[gpa / PAGE_SIZE - 1]);
@@ -189,7 +189,7 @@ static int64_t shared_again(uint64_t file, uint64_t gpa, uint64_t len)
         return map_object(true, len);
 }
 
-/* One segment, whose attachments have the same file id here. */
+/* One segment, whose attachments have one file id here. */
 static int64_t shm_attach(uint64_t shmid, uint64_t flags)
 {
         CHECK(!locked);
@@ -364,7 +364,7 @@ uint64_t pt_set_locked(uint64_t start, uint64_t end, bool lock)
         return 0;
 }
 
-/* What the fault handler does. */
+/* Does the fault handler's work. */
 static int fault(uint64_t addr, bool write)
 {
         struct vma v;

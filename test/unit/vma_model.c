@@ -283,7 +283,7 @@ static void op_mprotect(void)
         CHECK(r == want);
 }
 
-/* What advice says to [from, to), which lies in one mapping of huge pages.  *end: up to where
+/* The result of advice for [from, to), which lies in one mapping of huge pages.  *end: up to where
  * MADV_DONTNEED drops pages. */
 static long advise_huge(int from, int to, int advice, int *end)
 {

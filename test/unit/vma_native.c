@@ -1,6 +1,6 @@
 /*
- * The same random calls, well-formed and not, to kern's code and to the kernel underneath: results
- * and maps must agree. Runs in a child, over addresses that nothing else uses. Calls that differ on
+ * Random calls, well-formed and not, each to kern's code and to the kernel underneath: results and
+ * maps must agree. Runs in a child, over addresses that nothing else uses. Calls that differ on
  * purpose (kern/mm/remap.c, kern/mm/advise.c) are left out, and mremap over several VMAs, which
  * Linux allows since 6.17.
  */
@@ -63,8 +63,8 @@ static bool make_mmap(uint64_t a[6])
                           (a[3] & (MAP_GROWSDOWN | MAP_FIXED_NOREPLACE | MAP_SYNC)) || a[5] >> 40));
 }
 
-/* The end of the kernel's VMA at addr: it may keep apart what kern merges (anonymous memory that
- * was moved), and the reverse. */
+/* The end of the kernel's VMA at addr.  The kernel may keep VMAs apart that kern merges (anonymous
+ * memory that was moved), and the reverse. */
 static uint64_t kernel_vma_end(uint64_t addr)
 {
         char line[512];
@@ -209,7 +209,7 @@ static void take_protection_keys(void)
                 ;
 }
 
-/* Older kernels (6.1) populate what lies behind a hole as well, and tell of what is wrong there. */
+/* Older kernels (6.1) also populate pages behind a hole, and return an error from there. */
 static bool older(long nr, const uint64_t a[6], long got, long want)
 {
         bool populate = a[2] == MADV_POPULATE_READ || a[2] == MADV_POPULATE_WRITE;
