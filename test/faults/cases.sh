@@ -65,7 +65,7 @@ unreachable() {
     # All at once: each takes the default of 5 s.
     for url in rdma://m2 'nbd://m2?size=16M'; do
         (
-            refused "--node ${url%\?*}.*(does not answer|No route to host)" 10 --node "$url" \
+            refused "--node ${url%\?*}.*(does not answer|No route to host)" 15 --node "$url" \
                 >"$WORK/unreachable.${url%%:*}" 2>&1
             echo $? >"$WORK/unreachable.${url%%:*}.status"
         ) &
@@ -284,7 +284,7 @@ silence() {
     fault "$verb:m2"
     lost rdma "$at" 2900 20000 '--node rdma://m2.*: nothing came through for 3.0 s' &&
         lost nbd "$at" 2900 20000 '--node nbd://m2.* 3 s' &&
-        lost ten "$at" 9900 16000 '--node rdma://m2.*: nothing came through for 10.0 s'
+        lost ten "$at" 9900 30000 '--node rdma://m2.*: nothing came through for 10.0 s'
 }
 muted() { silence mute; }
 machine_dies() { silence kill; }

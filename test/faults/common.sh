@@ -86,6 +86,9 @@ now() { echo $((${EPOCHREALTIME/./} / 1000)); }     # ms
 slow=1
 [ ! -d /run/lab ] || slow=4
 
+# --drain-timeout of memnodes whose clients must all move, in s: three times the default.
+patience=$((75 * slow))
+
 # await SECONDS COMMAND...: until it is true.
 await() {
     local end=$(($(now) + $1 * 1000 * slow))
@@ -115,6 +118,9 @@ has_served() { [ "$(grep -c 'memnode: serving' "$WORK/$1.log")" -ge "$2" ]; }
 end_node() {
     kill -TERM "${node[$1]}" && wait "${node[$1]}"
 }
+
+# all_moved NAME: no memnode NAME of this case has ended while pages of clients were left.
+all_moved() { ! grep 'did not move away' "$WORK/$1.log"; }
 
 # halt PID: stops that process, and waits until it stands still.
 halt() {

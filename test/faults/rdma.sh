@@ -85,7 +85,8 @@ rdma_unplugged() {
 # one is on this machine, too. rdma_drained REPLICAS
 rdma_drained() {
     local begin
-    serve m --size 64M && serve n --size 64M --listen "$RDMA:7472" || return
+    serve m --size 64M --drain-timeout "$patience" && serve n --size 64M --listen "$RDMA:7472" ||
+        return
     start_words it --replicas "$1" --timeout 20 --rebuild-rate 0 --node "$RDMA?size=24M" \
         --node "$RDMA:7472?size=48M" -- "$words" --size 2M "${told[@]}" --accesses 4000 --children 2
     begun it 60 && sleep 2 || return
@@ -93,7 +94,7 @@ rdma_drained() {
     end_node m || return
     echo "measured memnode ended after $(($(now) - begin)) ms"
     unset 'node[m]'
-    ! grep 'did not move away' "$WORK/m.log" || return
+    all_moved m || return
     serve m --size 64M && finish it && intact it && said it 'the node is drained: ' || return
     [ "$(count it failed)" -eq 0 ] || { echo "$(count it failed) children failed"; return 1; }
 }
