@@ -146,7 +146,7 @@ def qemu_arguments(plan, kernel, initramfs, fds):
 
 
 class Output:
-    """One of the command's two output streams, which ends with a word nobody can guess."""
+    """One of the command's two output streams, which ends with a word that no command can guess."""
 
     def __init__(self, write, end):
         self.write = write

@@ -79,7 +79,7 @@ class Switch:
 
     @staticmethod
     def take(port):
-        """Receive what there is; False if the machine is gone."""
+        """Receive all frames that are there; False if the machine is gone."""
         try:
             data = port.end.recv(1 << 18)
         except BlockingIOError:
@@ -111,7 +111,7 @@ class Switch:
 
     @staticmethod
     def give(port):
-        """Send what a port's machine takes now; True if some is left."""
+        """Send the frames that a port's machine takes now; True if some are left."""
         try:
             del port.waiting[: port.end.send(port.waiting)]
         except BlockingIOError:

@@ -191,7 +191,7 @@ def start_info(initramfs_size):
 
 
 def own_files(plan, text):
-    """What COMMAND needs, and the job, as an archive."""
+    """The files that COMMAND needs, and the job, as an archive."""
     archive = Archive()
     for path in "/usr/bin", "/bin", "/usr/sbin", "/sbin", os.getcwd():
         archive.add(path)
