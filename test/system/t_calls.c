@@ -1,7 +1,7 @@
 /*
- * Calls whose answers depend on more than their arguments: what fits a pipe, which of several
- * errors comes first, what another thread or process has, what the page cache holds, what is being
- * executed. Argument: a directory to work in.
+ * Calls whose answers depend on more than their arguments: on the room in a pipe, the order of
+ * several errors, the state of another thread or process, the page cache, a file in execution.
+ * Argument: a directory to work in.
  */
 #include <asm/prctl.h>
 #include <fcntl.h>
@@ -53,7 +53,7 @@ static void test_vmsplice(void)
         T(vmsplice(p[1], v, 1, 0));
         T(vmsplice(p[1], v, 1, SPLICE_F_NONBLOCK));
         drain(p[0]);
-        /* Not at the start of a page: one more of the pipe's places for the same bytes. */
+        /* Not at the start of a page: these bytes take one more of the pipe's places. */
         v[0] = (struct iovec){ (char *)(((uintptr_t)much + PG - 1) & ~(uintptr_t)(PG - 1)) + 100,
                                N * PG };
         T(vmsplice(p[1], v, 1, SPLICE_F_NONBLOCK));
@@ -355,7 +355,7 @@ static void test_robust_list(void)
         FAILS(ESRCH, syscall(SYS_get_robust_list, pid, &head, &len));
         FAILS(ESRCH, syscall(SYS_get_robust_list, -1, &head, &len));
         /*
-         * A process of which this one may know nothing, and one that another file executes.
+         * A process of which this one may know nothing, and a process that executes another file.
          */
         pid = start_child();
         if (!pid) {

@@ -1,6 +1,6 @@
 /*
- * execve: what a program finds when another, here itself, has executed it, and what is left of the
- * one whose execve failed.
+ * execve: the state of a program that another program, here itself, has executed, and the state of
+ * a program whose execve failed.
  *
  *   t_exec              all steps, each of which executes the next one; prints what it sees
  *   t_exec again N KIB  N times: fills KIB of memory, checks it, and executes itself

@@ -1,7 +1,7 @@
 /*
  * Guides: a fault that runs one is a fault like any other, whatever the guide does, or does wrong.
- * Prints the same natively and under vmrun.  --called: guides must have been called, which takes a
- * tier that makes a fault wait.
+ * Its output is the same natively and under vmrun.  --called: guides must have been called, which
+ * takes a tier that makes a fault wait.
  */
 #include <pthread.h>
 #include <sched.h>

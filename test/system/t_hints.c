@@ -1,6 +1,6 @@
 /*
  * libvmguest: arguments that are wrong, ranges at odd places, signal handlers, threads, and
- * processes that fork.  Prints the same natively and under vmrun.
+ * processes that fork.  Its output is the same natively and under vmrun.
  */
 #include <limits.h>
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /*
  * vmg_prefetchv_counted, vmg_wait, vmg_arrived: arguments that are wrong, words that are far,
  * moved, unmapped or given up while pages are on their way, ranges likewise, many words at a time,
- * and threads and processes that fork, execute and end meanwhile.  Prints the same natively and
- * under vmrun.
+ * and threads and processes that fork, execute and end meanwhile.  Its output is the same
+ * natively and under vmrun.
  */
 #include <limits.h>
 #include <pthread.h>

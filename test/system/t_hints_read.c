@@ -1,7 +1,7 @@
 /*
  * vmg_read: arguments that are wrong, all kinds of pages, destinations that are far themselves, and
- * threads that read what others store to, unmap, protect and fork.  Prints the same natively and
- * under vmrun.
+ * threads that read what others store to, unmap, protect and fork.  Its output is the same
+ * natively and under vmrun.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -63,7 +63,7 @@ static void arguments(void)
         errno = 33;
         CHECK(vmg_read(here, NULL, 1, 0) == -EFAULT && errno == 33);
         munmap(p, 4 * PG);
-        /* kern's own part of the address space, natively nobody's */
+        /* kern's own part of the address space, natively unused */
         CHECK(!reads(here, (void *)0x680000000000ul, 8));
         CHECK(!reads(here, (void *)0x67fffffff000ul, 8));
 }
@@ -234,7 +234,7 @@ static void *read_all_groups(void *seed)
         return NULL;
 }
 
-/* In a child nobody else runs: both ways see the same. */
+/* In a child no other thread runs: both ways read the same bytes. */
 static void child(void)
 {
         uint64_t x = (uint64_t)getpid();

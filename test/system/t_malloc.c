@@ -1,9 +1,9 @@
 /*
  * For guides/malloc: threads that allocate and free in all the ways there are, give blocks to each
- * other and look at each word; children of fork while they do so; what a dead page becomes.
+ * other and look at each word; children of fork while they do so; the fate of a dead page.
  *
- * To be preloaded: the guide, then jemalloc.  Prints the same natively, where the guide does
- * nothing, and under vmrun.
+ * To be preloaded: the guide, then jemalloc.  Its output is the same natively, where the
+ * guide does nothing, and under vmrun.
  */
 #include <malloc.h>
 #include <pthread.h>

@@ -23,8 +23,8 @@ enum object { NOTHING, MEMORY, ON_DISK, HUGE_SHARED, HUGE_READ, CONSTANT, HUGE_C
 
 #define FD_AT    20                     /* the descriptor of object k is FD_AT + k */
 #define FD_TO    (FD_AT + OBJECTS)      /* pipes: steps to the child, */
-#define FD_FROM  (FD_TO + 2)            /* and what it saw */
-#define FD_OTHER (FD_FROM + 2)          /* a file that nobody maps */
+#define FD_FROM  (FD_TO + 2)            /* and its results */
+#define FD_OTHER (FD_FROM + 2)          /* a file that is never mapped */
 
 struct settings { uint64_t seed, steps, from, to; bool huge; };
 extern struct settings set;

@@ -1,5 +1,5 @@
 /*
- * What a program may expect of its memory, at several times the cache: its output is the same
+ * The memory of a program, at several times the cache: its output is the same
  * natively and under vmrun.
  *
  * usage: t_memory [--size MB]                  each test, over a working set of that size (32)

@@ -12,8 +12,8 @@ static uint64_t take_all(char *chunk[], uint64_t most, uint64_t step)
 }
 
 /*
- * memory_pages: what cache and far tiers hold together.  Most of it can be had, no more than it,
- * and each time the same.
+ * memory_pages: the pages that cache and far tiers hold together.  The program can have most of
+ * them, no more, and the same number each time.
  */
 int limits_test(uint64_t memory_pages)
 {

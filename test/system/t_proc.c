@@ -159,7 +159,7 @@ static void test_tasks(void)
         FAILS(ENOENT, open("/proc/self/task/1073741824/status", O_RDONLY));
         CHECK(number("/proc/thread-self/status", "Pid:") == (unsigned long)syscall(SYS_gettid));
         CHECK(number("/proc/self/status", "FDSize:") >= 64);
-        /* By other ways to the same file. */
+        /* By other paths to these files. */
         snprintf(path, sizeof(path), "/proc/%d/statm", getpid());
         CHECK(strtoul(content(path), NULL, 10) * 4 == kib("VmSize:"));
         dir = open("/proc/self", O_PATH);
@@ -492,8 +492,8 @@ static void test_mem_after_vfork(void)
         unlink("private");
 }
 
-/* A thread maps a file while the child of a vfork opens one that vmrun writes: each has a table of
- * descriptors, and what is vmrun's own in one of them is not touched by the other. */
+/* A thread maps a file while the child of a vfork opens a file that vmrun writes: each has a table
+ * of descriptors, and vmrun's own descriptors in one table are not touched by the other process. */
 static _Atomic int stage;
 static volatile char *mapped;
 

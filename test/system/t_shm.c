@@ -1,6 +1,5 @@
 /*
- * What a program may expect of memory that it shares with others: its output is the same natively
- * and under vmrun.
+ * Memory that a program shares with others: its output is the same natively and under vmrun.
  *
  * usage: t_shm             System V's segments (here), then mappings and truncated files
  *                          (t_shm_files.c)

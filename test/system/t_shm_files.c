@@ -350,7 +350,7 @@ static void longer(unsigned k)
         CHECK(touch(p + (end - 2) * PG, false) == SIGBUS);
         CHECK(p == q + 2 * PG || touch(q + 2 * PG, false) == SIGSEGV);
 
-        /* A child sees it as well, and can do the same. */
+        /* A child has this mapping as well, and can grow it, too. */
         pid_t child = start_child();
         if (!child) {
                 verify("in a child", p, 2, end - 2, 2);

@@ -1,6 +1,6 @@
 /*
  * Signal handlers: every line it prints must be the same natively and under vmrun. Timers only end
- * waits; what is printed never depends on when they do.
+ * waits; no output depends on when they do.
  *
  *   t_signals            all of it
  *   t_signals die N      dies in the n-th way, for a test of the status

@@ -1,6 +1,6 @@
 /*
  * A program that writes where only kern may, then does a little work and ends with status 7. It
- * knows the address map: which of vmrun's own memory it hits is what the test is about (wild.sh).
+ * knows the address map: the test is about the part of vmrun's memory that it hits (wild.sh).
  *
  *   t_wild PLACE [VALUE]     one word (default: a wild one); fills a place of several words with it
  *   t_wild list              the places, a line each: how many words, name
