@@ -10,8 +10,8 @@ import struct
 import threading
 
 # Bytes waiting for a machine that does not take them, such as a stopped one. Beyond that frames are
-# dropped, as by any switch. Enough for what RDMA has in flight, so that no frame is lost only
-# because a machine is slow.
+# dropped, as by any switch. Enough for the frames that RDMA has in flight, so that no frame is lost
+# only because a machine is slow.
 QUEUE_MOST = 8 << 20
 
 
