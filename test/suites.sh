@@ -1,12 +1,12 @@
-# The suites of `quickstart test`: which there are, how long each takes, and where a case lives.
+# The suites of `quickstart test`: their names, their times, and where a case lives.
 # Sourced by quickstart, from whose folder all paths are.
 # shellcheck shell=bash disable=SC2119,SC2120,SC2154
 
 # The suites whose name matches, and the one case that is wanted, as people write it and as a
-# regular expression for --only; all, where they are empty.
+# regular expression for --only; all suites or cases, where they are empty.
 only='' case='' one=()
-# What a run has that is not --full, and what one has that is; and seconds for one command in the
-# lab, for one here, for a fuzzer, and for random faults.
+# Options of a run without --full, and of a run with it; and seconds for a command in the lab, a
+# command here, a fuzzer, and random faults.
 quick=(--quick) about_memory=(--quick --memory) long=() lab_command=600 command=400 fuzz=6
 faults=10
 
