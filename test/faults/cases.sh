@@ -159,7 +159,7 @@ killed_node() {
         lost nbd "$at" 0 20000 "--node $NBD.*: its memnode has ended"
 }
 
-# A new memnode at the same place is not the old one, even with the same export.
+# A new memnode at the old memnode's address is another node, even with the same export.
 replaced_node() {
     local at
     serve m --size 62M --export disk=16M &&

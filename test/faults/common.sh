@@ -9,7 +9,7 @@
 #   --runs N         each case so often, with another seed (default 1)
 #   --seed N         of the first run (default 1)
 #   --long           more cases, or longer ones
-#   --keep           shows what programs said in cases that passed, too
+#   --keep           shows the output of programs in cases that passed, too
 # and then BUILD, the build folder, default build. They print TAP, then `N passed, N failed, N
 # skipped`, and fail if a case failed.
 # shellcheck shell=bash disable=SC2034,SC2154

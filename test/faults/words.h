@@ -1,5 +1,6 @@
 /*
- * For words.c: memory whose words say where they belong and who wrote them, and the checks of it.
+ * For words.c: memory whose words say their place and the process that wrote them, and the checks
+ * of that memory.
  */
 #ifndef WORDS_H
 #define WORDS_H
