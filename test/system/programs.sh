@@ -204,8 +204,8 @@ threads_of_examples() {
     compare --quick --lengthy --least 4M --cache 4M,64M taxi "$build/examples/taxi" --rows 500K
 }
 
-# Programs that put themselves into namespaces, where the tester may do so: the VM is made again on
-# the way.
+# Programs that put themselves into namespaces, where the tester may do so. Their VM is made again
+# on the way.
 namespaces() {
     local t=$build/test/system/t_ns what='what needs namespaces'
     if ! unshare -Ur true 2>/dev/null; then

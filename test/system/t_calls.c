@@ -191,7 +191,7 @@ static void test_mmap_errors(void)
                                 printf("mmap of %zu, flags %x %x:", fd, types[type], extras[extra]);
                                 for (size_t len = 0; len < 6; len++)
                                         for (size_t off = 0; off < (fd < 6 ? 5 : 3);
-                                             off++) /* what has no size may end later */
+                                             off++) /* files without a size may end later */
                                                 for (size_t a = 0; a < 4; a++)
                                                         for (int prot = 1; prot <= 3; prot += 2) {
                                                                 if (!at[a] &&

@@ -203,7 +203,7 @@ static void with_handler(int sig)
         while (!came)
                 ;
         stop_sender(thread);
-        /* Ignored: gone, also what was pending. */
+        /* Ignored: gone, also a pending signal. */
         sigprocmask(SIG_BLOCK, &set, NULL);
         T(kill(getpid(), sig));
         signal(sig, SIG_IGN);

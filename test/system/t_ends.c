@@ -315,7 +315,7 @@ static void twice(void)
         say_end("many at a time", SIGTERM, pid);
 }
 
-/* What the program itself sees: of its dispositions, and in /proc. */
+/* The program's own view: its dispositions, and /proc. */
 static int show(void)
 {
         struct { unsigned long handler, flags, restorer, mask; } k;

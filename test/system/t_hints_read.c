@@ -154,8 +154,8 @@ static void files(void)
 
 /* ---- threads ----
  *
- * Group 0: one thread counts bytes up, so that a reader knows what may be there: no less than had
- * been stored before it asked, no more than was begun when it had its answer.
+ * Group 0: one thread counts bytes up, so that a reader knows the range of its value: from the
+ * last store before its call to the last store begun before its answer.
  * Group 1: MADV_DONTNEED: zero, or the page's byte.  Group 2: unmapped for a while.  Group 3: no
  * access for a while, or moved away. */
 #define GROUPS 4

@@ -176,7 +176,7 @@ static void threads(int generations, bool forks)
                         pid_t child = fork();
                         CHECK(child >= 0);
                         if (child == 0) {
-                                /* What other threads had under way is lost to it, no more. */
+                                /* It loses only blocks with which other threads were busy. */
                                 struct random r = { (uintptr_t)i };
                                 hammer(&r, rounds / 2);
                                 _exit(0);

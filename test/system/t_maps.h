@@ -1,5 +1,5 @@
 /*
- * For t_maps: what its two processes share, and the window in which they map.
+ * For t_maps: declarations for its two processes, and the window in which they map.
  */
 #ifndef T_MAPS_H
 #define T_MAPS_H
@@ -33,9 +33,9 @@ extern struct settings set;
 void draw_start(uint64_t step);
 uint64_t draw(uint64_t below);
 
-/* Adds to the line of what this step did and saw. */
+/* Adds to the line of actions and results of this step. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* What a call returned: a number, or the name of the error. */
+/* Adds the result of a call: a number, or the name of the error. */
 void say_result(long result);
 
 /* Carries out one step in this process. t_maps_ops.c */

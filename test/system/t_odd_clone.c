@@ -69,7 +69,7 @@ static long call(long nr, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64
         return result;
 }
 
-/* Do the answers of vmrun and Linux differ by what is known? */
+/* Are the answers of vmrun and Linux known to differ? */
 static bool known(uint64_t flags)
 {
         if (flags & CLONE_THREAD)

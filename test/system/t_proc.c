@@ -1,7 +1,7 @@
 /*
  * /proc/self as a program finds it: stat, statm, status, auxv, task, comm. Sizes differ from run to
- * run; what is printed and checked is how they change, and that they agree with one another and
- * with what the program knows of itself.
+ * run; lines and checks are about their changes, and about their agreement with one another
+ * and with the program's own data.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 static char text[1 << 18];
 static int initialized = 5;
 
-/* Without stdio, whose buffers would be part of what is measured. */
+/* Without stdio, whose buffers would be part of the sizes. */
 static char *content(const char *path)
 {
         int fd = open(path, O_RDONLY);
@@ -428,7 +428,7 @@ static void test_mem(void)
         munmap(p, 5 * PG);
 }
 
-/* What it is beside a file that can be read and written. */
+/* Its behaviour as a file, beside reads and writes. */
 static void test_mem_as_file(void)
 {
         int fd = open("/proc/self/mem", O_RDWR), path;

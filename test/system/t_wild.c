@@ -48,7 +48,7 @@ static const struct place places[] = {
         { "pdpt", WINDOW + PDPT_OFF(0x555555555000 >> 39), PAGE_SIZE },
         { "ram.pd", WINDOW + RAM_PD_OFF, 64 },
         { "guard", VCPU_SELF + VCPU_GUARD_OFF, 8 },
-        /* All of what a memset that goes too far hits. */
+        /* All words that a memset hits if it goes too far. */
         { "self", VCPU_SELF, sizeof(struct vcpu) },
         { "self.first", VCPU_SELF, 64 },
         { "self.512", VCPU_SELF + 512, 64 },
