@@ -76,7 +76,7 @@ def padded(data):
 
 
 def libraries(path):
-    """What the dynamic linker loads for a program or a library; nothing for a static one."""
+    """The files that the dynamic linker loads for a program or library; none if it is static."""
     # Each line: NAME => PATH (ADDRESS), or PATH (ADDRESS) for the dynamic linker itself.
     ldd = subprocess.run(
         ["ldd", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

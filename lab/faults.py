@@ -1,4 +1,4 @@
-"""What can be done to a memory node while COMMAND runs."""
+"""Faults of a memory node that can be made while COMMAND runs."""
 
 import dataclasses
 import math

@@ -28,7 +28,7 @@ class LabError(Exception):
 
 @dataclasses.dataclass
 class Plan:
-    """What a machine is to be and to run."""
+    """The parts of a machine and its job."""
 
     name: str
     number: int  # of its network card
@@ -48,7 +48,7 @@ class Plan:
     rw: list = dataclasses.field(default_factory=list)
     environment: dict = dataclasses.field(default_factory=dict)
     qemu: list = dataclasses.field(default_factory=list)
-    files: list = dataclasses.field(default_factory=list)  # with VMX: what comes along
+    files: list = dataclasses.field(default_factory=list)  # with VMX: files to bring along
 
 
 def address(number):
@@ -57,7 +57,7 @@ def address(number):
 
 
 def job(plan, kernel, release, end):
-    """What init is to do, in shell."""
+    """The job of init, in shell."""
 
     def run(*words):
         return " ".join(shlex.quote(word) for word in words)
@@ -119,7 +119,7 @@ def qemu_arguments(plan, kernel, initramfs, fds):
 
     arguments = ["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]
     arguments += ["-machine", "q35"]
-    # qboot and an uncompressed kernel: SeaBIOS and a bzImage boot to the same point 3 s later under
+    # qboot and an uncompressed kernel: SeaBIOS and a bzImage come up 3 s later under
     # emulation.
     arguments += [*machine, "-smp", str(plan.cpus), "-m", str(plan.mem), "-bios", "qboot.rom"]
     arguments += ["-kernel", f"{kernel}/vmlinux", "-initrd", initramfs]
@@ -146,16 +146,16 @@ def qemu_arguments(plan, kernel, initramfs, fds):
 
 
 class Output:
-    """One of the command's two output streams, which ends with a word nobody can guess."""
+    """One of the command's two output streams, which ends with a word that no command can guess."""
 
     def __init__(self, write, end):
         self.write = write
         self.end = end
         self.ended = False
-        self.held = b""  # what may be the beginning of the end word
+        self.held = b""  # bytes that may begin the end word
 
     def receive(self, data):
-        """Write out what is the command's, which is all but the end word."""
+        """Write out the command's bytes, which are all but the end word."""
         data = self.held + data
         found = data.find(self.end)
         if found >= 0:
@@ -247,9 +247,9 @@ class Machine:
         return [(name, end) for name, end in self.sockets.items() if name != "in"]
 
     def receive(self, port, data):
-        """Take what came from a port; no data says that QEMU has ended.
+        """Take data of a port; no data says that QEMU has ended.
 
-        LabError: what the guest or QEMU failed at.
+        LabError: the guest or QEMU failed.
         """
         if not data:
             self.gone = True
@@ -319,7 +319,7 @@ class Machine:
             self.process.wait()
 
     def evidence(self):
-        """What the emulator and the guest's kernel last said."""
+        """The last words of the emulator and of the guest's kernel."""
         os.lseek(self.complaints, 0, os.SEEK_SET)
         text = os.read(self.complaints, 65536) + self.console[-KEPT:].replace(b"\r", b"")
         return text.decode("utf-8", "backslashreplace").strip()

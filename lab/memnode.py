@@ -1,4 +1,4 @@
-"""The machines that serve memory: what they run, and what becomes of their words."""
+"""The machines that serve memory: their jobs, and the way of their words."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ def memnode_plan(options, number, hosts):
 
 
 class Log:
-    """What a node's memnode writes.
+    """The output of a node's memnode.
 
     Kept in part, and written to a file or to standard error if asked.
     """

@@ -58,7 +58,7 @@ def add_machine_options(parser):
     parser.add_argument("--timeout", type=float, metavar="S",
                         help="seconds for all of it (default 600; of a shell there is no limit)")
     parser.add_argument("--boot-limit", type=float, metavar="S",
-                        help="boot anew if the guest is not up by then, with twice the time "
+                        help="boot again if the guest is not up by then, with twice the time "
                              "(default 40)")
     parser.add_argument("--accel", choices=["tcg", "kvm"],
                         help="default: kvm where the host's can nest, else tcg")
@@ -103,7 +103,7 @@ def add_memnode_options(parser):
 
 
 def check_terminal(parser, options):
-    """A shell for somebody who sits at a terminal."""
+    """A shell needs a caller at a terminal."""
     if options.vmx:
         parser.error("no COMMAND is given, and with --vmx there is no terminal for a shell")
     if options.stdin:
@@ -118,7 +118,7 @@ def check_terminal(parser, options):
 
 
 def check_vmx(parser, options):
-    """Refuse what Bochs has no means for. Add to --file the files that COMMAND's words name."""
+    """Refuse options that Bochs has no means for. Add the files that COMMAND names to --file."""
     if shutil.which("bochs-bin", path="/usr/bin") is None:
         parser.error("--vmx: there is no Bochs: install the packages that lab/packages lists")
     no_means = "icount", "cpus", "accel", "boot_limit", "rw", "rdma", "stdin", "qemu", "memnodes"

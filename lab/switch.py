@@ -10,8 +10,8 @@ import struct
 import threading
 
 # Bytes waiting for a machine that does not take them, such as a stopped one. Beyond that frames are
-# dropped, as by any switch. Enough for what RDMA has in flight, so that no frame is lost only
-# because a machine is slow.
+# dropped, as by any switch. Enough for the frames that RDMA has in flight, so that no frame is lost
+# only because a machine is slow.
 QUEUE_MOST = 8 << 20
 
 
@@ -79,7 +79,7 @@ class Switch:
 
     @staticmethod
     def take(port):
-        """Receive what there is; False if the machine is gone."""
+        """Receive all frames that are there; False if the machine is gone."""
         try:
             data = port.end.recv(1 << 18)
         except BlockingIOError:
@@ -111,7 +111,7 @@ class Switch:
 
     @staticmethod
     def give(port):
-        """Send what a port's machine takes now; True if some is left."""
+        """Send the frames that a port's machine takes now; True if some are left."""
         try:
             del port.waiting[: port.end.send(port.waiting)]
         except BlockingIOError:

@@ -45,7 +45,7 @@ class Terminal:
         """As it was before begin(); once more does nothing."""
         if self.before:
             signal.signal(signal.SIGWINCH, signal.SIG_DFL)
-            # What was typed and has not been read is for the caller's shell: no TCSAFLUSH.
+            # Keys that were typed and not read are for the caller's shell: no TCSAFLUSH.
             termios.tcsetattr(0, termios.TCSADRAIN, self.before)
             self.before = None
 
@@ -66,7 +66,7 @@ def write_all(fd, data):
 
 
 def carry(terminal):
-    """Keys to the terminal and what appears to our output, until nobody has the terminal open."""
+    """Keys to the terminal and its output to ours, until no process has the terminal open."""
     with selectors.DefaultSelector() as selector:
         selector.register(terminal, selectors.EVENT_READ, 1)
         selector.register(0, selectors.EVENT_READ, terminal)

@@ -32,8 +32,8 @@ INITRAMFS = 0x8000000
 PT_LOAD, PT_NOTE = 1, 4
 XEN_ELFNOTE_PHYS32_ENTRY = 18
 
-# Left out are the kernel's own tests, and what it prepares for programs that are not here: most of
-# the instructions of a start. A triple fault is what ends Bochs.
+# Left out are the kernel's own tests, and its preparations for programs that are not here: most of
+# the instructions of a start. A triple fault ends Bochs.
 SKIPPED = """load_system_certificate_list init_kprobe_trace blake2s_mod_init crypto_kdf108_init
     cubictcp_register bpf_rstat_kfunc_init bpf_prog_test_run_init kfunc_init bpf_tcp_ca_kfunc_init
     bpf_key_sig_kfuncs_init"""
@@ -191,7 +191,7 @@ def start_info(initramfs_size):
 
 
 def own_files(plan, text):
-    """What COMMAND needs, and the job, as an archive."""
+    """The files that COMMAND needs, and the job, as an archive."""
     archive = Archive()
     for path in "/usr/bin", "/bin", "/usr/sbin", "/sbin", os.getcwd():
         archive.add(path)

@@ -1,5 +1,6 @@
-# The boot sector of a machine with VMX: loads what vmx.py has laid out behind it and enters the
-# kernel as PVH has it (include/xen/interface/hvm/start_info.h of Linux): without decompression.
+# The boot sector of a machine with VMX: loads the image that vmx.py has laid out behind it, and
+# enters the kernel as PVH has it (include/xen/interface/hvm/start_info.h of Linux), without
+# decompression.
 #
 # Everything goes straight to its place by the disk controller's programmed I/O, for which hardly
 # any instructions are emulated. vmx.py fills in the table at the end. Memory is all zeroes at

@@ -1,7 +1,7 @@
 # Suites that run in the lab, whose machine may die. Sourced by quickstart, whose in_lab starts one.
 # shellcheck shell=bash
 
-lab_deaths_most=3               # after so many a suite is given up
+lab_deaths_most=3               # after this number of deaths a suite is given up
 
 # lab_suite OPTION... -- COMMAND...: in the lab; how long the machine takes to come up is no case's.
 lab_suite() {

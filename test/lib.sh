@@ -74,7 +74,8 @@ need_built() {
     fi
 }
 
-# What process PID is doing, for a command that hangs: its vCPUs, if it is a vmrun, and its threads.
+# Prints the states of process PID, for a command that hangs: of its vCPUs, if it is a vmrun, and of
+# its threads.
 dump_states() {
     local task file
     [[ $(readlink "/proc/$1/exe") != */vmrun ]] ||

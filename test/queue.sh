@@ -4,13 +4,13 @@
 # shellcheck shell=bash
 
 # A suite speaks TAP, with the plan at the end, and then a line `N passed, N failed, N skipped`.
-# What the summary takes from its output beside that:
+# Lines of its output that the summary takes beside these:
 #   ok N - CASE, not ok N - CASE # WHY, FAIL: CASE and ERROR: CASE, each with lines `# ...` after it
-#   # up                   what came before was no case: the time of the next one begins here
+#   # up                   no case has run so far: the time of the next one begins here
 #   # took SECONDS: CASE   of a case that has no line of its own
-#   # once more            what came before had failed, and is run again (patient)
+#   # once more            the cases so far had failed, and run again (patient)
 
-: "${queue_dir:=build}"         # for what each suite prints, and for the results
+: "${queue_dir:=build}"         # for the output of each suite, and for the results
 queue_workers=2
 # Of each suite that has ended, a line: NAME, passed, failed, skipped and seconds, between tabs.
 queue_results=$queue_dir/test-results
@@ -23,8 +23,8 @@ declare -A queue_running=() queue_began=()      # by process number: the suite's
 queue_slug() { tr -cs 'a-z0-9\n' '-' <<<"${1,,}"; }
 queue_log() { echo "$queue_dir/test-$(queue_slug "$1").log"; }
 
-# queue_add NAME SECONDS COMMAND...: SECONDS is about what it takes on an idle machine; with a `w`
-# after it, if it mostly waits: one of those runs beside the workers.
+# queue_add NAME SECONDS COMMAND...: SECONDS is about the time of the suite on an idle machine, with
+# a `w` after it if the suite mostly waits: one suite of that kind runs beside the workers.
 queue_add() {
     queue_order+=("${2%w} ${2//[0-9]/}: ${#queue_names[@]}")
     queue_names+=("$1")
@@ -119,7 +119,7 @@ queue_end() {
         >>"$queue_results"
 }
 
-# Ends what still runs, when this script ends before it.
+# Ends suites that still run when this script ends.
 queue_kill() {
     local pid
     for pid in "${!queue_running[@]}"; do
@@ -163,7 +163,7 @@ queue_run() {
         fi
         n=${#queue_running[@]}
         [ -z "${queue_running[$beside]-}" ] || n=$((n - 1))
-        # When there is nothing else, those that wait are for the workers too.
+        # When there is nothing else, the workers take suites that mostly wait, too.
         for (( ; n < queue_workers && ${#compute[@]} + ${#waits[@]} > 0; n++)); do
             if [ ${#compute[@]} -gt 0 ]; then
                 queue_start "${compute[0]}"
@@ -173,7 +173,8 @@ queue_run() {
                 waits=("${waits[@]:1}")
             fi
         done
-        # Not `wait -n`, which does not know of one that ended while another was being looked after.
+        # Not `wait -n`, which does not know of a suite that ended while another was being looked
+        # after.
         sleep 0.2
         for pid in "${!queue_running[@]}"; do
             if ! kill -0 "$pid" 2>/dev/null; then
@@ -213,7 +214,7 @@ queue_slowest() {
         }'
 }
 
-# What failed at first, of suites that passed in the end.
+# Cases that failed at first, of suites that passed in the end.
 queue_retried() {
     local name failed log
     while IFS=$'\t' read -r name _ failed _; do
@@ -226,7 +227,7 @@ queue_retried() {
     done <"$queue_results"
 }
 
-# What failed, with the first lines of why, as many as the end of a log has room for.
+# Cases that failed, with the first lines of why, as many as the end of a log has room for.
 queue_failures() {
     local name failed log cases
     while IFS=$'\t' read -r name _ failed _; do
@@ -275,8 +276,8 @@ queue_summary() {
               exit failed > 0 || NR == 0 }' "$queue_results"
 }
 
-# patient COMMAND...: once more if it failed. For what tests time-outs of connections, which a
-# machine that is busy for a moment exceeds without anything being wrong; what is wrong fails twice.
+# patient COMMAND...: once more if it failed. For tests of time-outs of connections, which a
+# machine that is busy for a moment exceeds without an error; an error fails twice.
 patient() {
     "$@" && return
     echo '# once more'

@@ -1,12 +1,12 @@
-# The suites of `quickstart test`: which there are, how long each takes, and where a case lives.
+# The suites of `quickstart test`: their names, their times, and where a case lives.
 # Sourced by quickstart, from whose folder all paths are.
 # shellcheck shell=bash disable=SC2119,SC2120,SC2154
 
 # The suites whose name matches, and the one case that is wanted, as people write it and as a
-# regular expression for --only; all, where they are empty.
+# regular expression for --only; all suites or cases, where they are empty.
 only='' case='' one=()
-# What a run has that is not --full, and what one has that is; and seconds for one command in the
-# lab, for one here, for a fuzzer, and for random faults.
+# Options of a run without --full, and of a run with it; and seconds for a command in the lab, a
+# command here, a fuzzer, and random faults.
 quick=(--quick) about_memory=(--quick --memory) long=() lab_command=600 command=400 fuzz=6
 faults=10
 
@@ -42,9 +42,9 @@ is_wanted() {
 in_system() { test/system/run --list "$@" build/vmrun; }
 # In a script's text, where the names are in quotation marks.
 in_source() { grep -Fo -e "'$case'" -e "\"$case\"" "$1" | tr -d "'\"" | head -n 1; }
-# Programs: what is in them cannot be run alone.
+# Programs: cases in them cannot be run alone.
 in_units() { printf '%s\n' test/unit/test_*.c | sed 's/.*\/\(.*\)\.c/\1/'; }
-# Quickly run, and not to be listed: those that have no such case say so by running none.
+# Suites that run quickly and cannot list their cases: a suite without such a case runs none.
 in_any() { printf '%s\n' "$case"; }
 in_selftest() { lab/selftest --list; }
 in_large() { test/large/run --list "$@"; }
@@ -78,13 +78,12 @@ make_check() {
         status=$?
     grep 'error:' "$log" || true
     sed -n 's/^\(# took .*\)/\1/p' "$folder"/test_*.log 2>/dev/null || true
-    # With what each test that failed printed: where the tests ran may be gone by the time somebody
-    # looks.
+    # With the output of each test that failed: its folder may be gone before the output is read.
     grep -E '^(FAIL|ERROR|XPASS): ' "$log" | while read -r line; do
         printf '%s\n' "$line"
         name=${line#*: } file=$folder/${name%% *}.log
         file=${file%.sh.log}.log
-        # What is not of a case that passed.
+        # Lines that are not of a case that passed.
         [ ! -s "$file" ] || grep -vE '^(ok|PASS:|# took) ' "$file" | tail -n 20 | cut -c 1-300 |
             sed 's/^/#   /'
     done
@@ -204,7 +203,7 @@ natively() {
     native 'system tests on this machine, NBD nodes' 150 "in_system ${about_memory[*]}" \
         test/system/nodes unix "${about_memory[@]}" "${one[@]}" --limit $command build/vmrun
     native "README's first steps" 40 - test/docs/first-steps build
-    # Not patient: what fails once may be a wrong word.
+    # Not patient: a case that fails once may have read a wrong word.
     native 'faults over NBD' 60w 'in_source test/faults/nbd' \
         test/faults/nbd "${long[@]}" "${one[@]}" build
     native 'copies on several nodes' 60w 'in_source test/faults/replicas' \
@@ -235,10 +234,10 @@ natively() {
 }
 
 in_the_lab() {
-    # Each case once, with its smallest cache: what the others show is shown natively. In a run that
-    # is not --full fewer programs; with other paging and over nodes fewer also in one that is.
+    # Each case once, with its smallest cache: the other sizes run natively. A run without --full
+    # has fewer programs. With other paging and over nodes a run with --full has fewer, too.
     local few=(--few --small --brief) kinds=("${about_memory[@]}" --small --brief)
-    # One that is named is wanted, also if it is none of the few.
+    # A case that is named is wanted, also if it is none of the few.
     [ -z "$case" ] || few=(--small) kinds=("${about_memory[@]}" --small)
     ! is_full || few=(--small) kinds=(--working --few --small)
     local itself=("${quick[@]}")
@@ -283,7 +282,8 @@ in_the_lab() {
         --limit $lab_command build/vmrun
 }
 
-# What a machine shows that runs programs itself, as far as there is time for it.
+# Suites that a machine with /dev/kvm runs natively, in the lab instead: the cases that there is
+# time for.
 in_the_lab_instead() {
     in_the_lab_some 'copies on several nodes' replicas \
         '^(a node is stopped for seconds|two of three copies|a node that missed writes)'
@@ -295,7 +295,7 @@ in_the_lab_instead() {
 }
 
 # in_the_lab_some NAME SCRIPT REGEX: cases of a script of test/faults: those that match, or all in a
-# run that is --full, or the one that is wanted.
+# run with --full, or the case that is wanted.
 in_the_lab_some() {
     local some=("${long[@]}" "${one[@]}")
     is_full || [ -n "$case" ] || some=(--only "$3")

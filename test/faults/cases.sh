@@ -65,7 +65,7 @@ unreachable() {
     # All at once: each takes the default of 5 s.
     for url in rdma://m2 'nbd://m2?size=16M'; do
         (
-            refused "--node ${url%\?*}.*(does not answer|No route to host)" 10 --node "$url" \
+            refused "--node ${url%\?*}.*(does not answer|No route to host)" 15 --node "$url" \
                 >"$WORK/unreachable.${url%%:*}" 2>&1
             echo $? >"$WORK/unreachable.${url%%:*}.status"
         ) &
@@ -115,7 +115,7 @@ no_link() {
     return $status
 }
 
-# Root may lock what it likes, so it is another user.
+# Root may lock any amount of memory, so another user runs vmrun.
 memlock() {
     local as=(setpriv --reuid 65534 --clear-groups --bounding-set -all --inh-caps -all)
     serve m --size 64M || return
@@ -159,7 +159,7 @@ killed_node() {
         lost nbd "$at" 0 20000 "--node $NBD.*: its memnode has ended"
 }
 
-# A new memnode at the same place is not the old one, even with the same export.
+# A new memnode at the old memnode's address is another node, even with the same export.
 replaced_node() {
     local at
     serve m --size 62M --export disk=16M &&
@@ -211,7 +211,7 @@ link_drops() {
     verified rdma nbd && echo "measured $(grep -h 'connected again' "$WORK/rdma.err" | tr '\n' ' ')"
 }
 
-# The same in the middle of leases.
+# The link drops in the middle of leases.
 drop_while_growing() {
     run_vm rdma 20M --node 'rdma://m1?size=64M'
     run_vm nbd 6M --node 'nbd://m1?size=32M'
@@ -223,7 +223,7 @@ drop_while_growing() {
     filled rdma nbd && verified rdma nbd && said rdma 'connected again'
 }
 
-# Many short ones.
+# Many short drops of the link.
 link_shakes() {
     local i
     run_vm rdma 2M --node 'rdma://m1?size=16M'
@@ -284,7 +284,7 @@ silence() {
     fault "$verb:m2"
     lost rdma "$at" 2900 20000 '--node rdma://m2.*: nothing came through for 3.0 s' &&
         lost nbd "$at" 2900 20000 '--node nbd://m2.* 3 s' &&
-        lost ten "$at" 9900 16000 '--node rdma://m2.*: nothing came through for 10.0 s'
+        lost ten "$at" 9900 30000 '--node rdma://m2.*: nothing came through for 10.0 s'
 }
 muted() { silence mute; }
 machine_dies() { silence kill; }
@@ -305,13 +305,13 @@ grace() {
     sleep 3
     before=$(held m)
     [ "$before" -eq 60 ] || { echo "$before MiB are held after 3 s, not 60"; return 1; }
-    # What is left belongs to the two stopped programs.
+    # Memory that is still held belongs to the two stopped programs.
     await 15 holds m 28 || return
     kill -CONT "${program[still_rdma]}" "${program[still_nbd]}"
     verified still_rdma still_nbd && await 3 all_free m && end_node m
 }
 
-# A program that ends by itself gives back at once what it had.
+# A program that ends by itself gives back its memory at once.
 gives_back() {
     serve m --size 62M --grace 60 || return
     run_vm rdma 2M --node "$RDMA?size=16M"
@@ -384,13 +384,13 @@ try 'a wrong token is refused, the right one is taken' tokens
 try 'a node of another version, or that is none, or that does not answer' false_nodes
 try 'a size beyond the capacity' beyond_capacity
 try 'a second client gets the rest' second_client
-try 'nobody answers' unreachable
-try 'nobody listens' nobody_listens
+try 'no node answers' unreachable
+try 'no memnode listens' nobody_listens
 try 'a device without link' no_link
 try 'hardly any memory may be locked' memlock
 try 'memnode ends: so does the program, at once' goodbye
 try 'memnode is killed' killed_node
-try_long 'memnode is killed and started anew' replaced_node
+try_long 'memnode is killed and started again' replaced_node
 try 'memnode stands still for 3 s' stopped_node
 try_long 'memnode stands still while programs grow' stopped_while_growing
 try 'a killed program loses its memory after the grace time, a stopped one keeps it' grace

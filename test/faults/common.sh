@@ -1,6 +1,7 @@
-# What the fault tests share: options, memnodes and programs under vmrun in the background, that are
-# awaited with a limit, and cases of which nothing lives on. Each script sets $here, its folder, and
-# sources this first; then it calls set_up. $flags are vmrun's options.
+# Functions that the fault tests share: for options; for memnodes and programs under vmrun, which
+# run in the background and are awaited with a limit; for cases, which leave no process behind. Each
+# script sets $here, its folder, and sources this first; then it calls set_up. $flags are vmrun's
+# options.
 #
 # Options that most of them have:
 #
@@ -8,7 +9,7 @@
 #   --runs N         each case so often, with another seed (default 1)
 #   --seed N         of the first run (default 1)
 #   --long           more cases, or longer ones
-#   --keep           shows what programs said in cases that passed, too
+#   --keep           shows the output of programs in cases that passed, too
 # and then BUILD, the build folder, default build. They print TAP, then `N passed, N failed, N
 # skipped`, and fail if a case failed.
 # shellcheck shell=bash disable=SC2034,SC2154
@@ -86,6 +87,9 @@ now() { echo $((${EPOCHREALTIME/./} / 1000)); }     # ms
 slow=1
 [ ! -d /run/lab ] || slow=4
 
+# --drain-timeout of memnodes whose clients must all move, in s: three times the default.
+patience=$((75 * slow))
+
 # await SECONDS COMMAND...: until it is true.
 await() {
     local end=$(($(now) + $1 * 1000 * slow))
@@ -115,6 +119,9 @@ has_served() { [ "$(grep -c 'memnode: serving' "$WORK/$1.log")" -ge "$2" ]; }
 end_node() {
     kill -TERM "${node[$1]}" && wait "${node[$1]}"
 }
+
+# all_moved NAME: no memnode NAME of this case has ended while pages of clients were left.
+all_moved() { ! grep 'did not move away' "$WORK/$1.log"; }
 
 # halt PID: stops that process, and waits until it stands still.
 halt() {
@@ -156,7 +163,7 @@ declare -A program ended status_of
 run_program() {
     local name=$1
     shift
-    : >"$WORK/$name.err"        # now: what an earlier one said must not be waited for
+    : >"$WORK/$name.err"        # now: lines of an earlier program must not be waited for
     "${as[@]}" "$vmrun" "${flags[@]}" "$@" >"$WORK/$name.out" 2>"$WORK/$name.err" &
     program[$name]=$!
 }
@@ -168,7 +175,7 @@ running() {
     }
 }
 
-# dump_tree PID: what it and its descendants are doing.
+# dump_tree PID: the states of this process and of its descendants.
 dump_tree() {
     local child
     dump_states "$1"
@@ -240,13 +247,14 @@ end_all() {
 # make_room: $WORK. When the script ends, nothing that it started lives on, and $WORK is gone.
 make_room() {
     make_work
-    # Also when the script is ended: what has a session of its own gets no signal of the terminal.
+    # Also when the script is ended: a process in a session of its own gets no
+    # signal of the terminal.
     trap 'end_all; rm -rf "$WORK" "$PUBLIC" "${scratch[@]}"' EXIT
 }
 
-after_case() { :; }         # what else is to be done then
+after_case() { :; }         # for scripts that must clean up more
 
-# try NAME FUNCTION [ARGUMENT...]: what it prints is shown if it fails, and its last line is the
+# try NAME FUNCTION [ARGUMENT...]: the output of FUNCTION is shown if it fails; its last line is the
 # reason.
 try() {
     local name=$1 begin why n

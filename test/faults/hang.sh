@@ -1,10 +1,10 @@
-# A disk that hangs: device-mapper over a memory disk (brd) holds what is asked of it, also what it
-# was asked before, and goes on later. As root, so in the lab. Sourced after common.sh.
+# A disk that hangs: device-mapper over a memory disk (brd) holds all requests, also those under
+# way, and completes them later. As root, so in the lab. Sourced after common.sh.
 # shellcheck shell=bash disable=SC2034
 
 disk=/dev/mapper/far
 
-# can_hang MIB: there is a memory disk of this size, and what is needed beside it.
+# can_hang MIB: there is a memory disk of this size, and device-mapper.
 can_hang() {
     command -v dmsetup >/dev/null && modprobe dm_mod && modprobe brd rd_nr=1 rd_size=$(($1 * 1024))
 }

@@ -1,15 +1,15 @@
 /*
- * liar: changes the memory of a memnode behind its back, as a node with bad memory would, or one
- * with a bug that answers with the wrong page.  Works from outside, by /proc/PID/mem, so for all of
- * memnode's protocols.
+ * liar: changes the memory of a memnode behind its back, as a node with bad memory would, or a
+ * memnode with a bug that answers with the wrong page.  Works from outside, by /proc/PID/mem, so
+ * for all of memnode's protocols.
  *
- *   flip       one bit of a page is another
+ *   flip       one bit of a page is changed
  *   swap       two pages have each other's bytes
  *   stale      a page has the bytes that it had some time ago
- *   torn       half of it has
+ *   torn       half of a page has the bytes that it had some time ago
  *   misdirect  a page has the bytes of another
  *
- * Which pages and kinds follows from the seed; what is in the pages at that time does not.
+ * The seed determines pages and kinds, but not the bytes of the pages at that time.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,11 +24,11 @@
 #include <unistd.h>
 
 #define PAGE     4096ul
-#define POOL     "/memfd:memnode"       /* what maps says of memnode's pool */
+#define POOL     "/memfd:memnode"       /* the name of memnode's pool in maps */
 #define COPIES   256                    /* old pages that are kept, the oldest go first */
 #define LEARNED  16                     /* pages that are copied before each lie */
 #define TRIES    64                     /* to find a page by chance that has something in it */
-#define SCANNED  65536                  /* then so many in turn: RDMA maps the whole pool */
+#define SCANNED  65536                  /* then pages in turn: RDMA maps the whole pool */
 
 enum kind { FLIP, SWAP, STALE, TORN, MISDIRECT, KINDS };
 static const char *const names[KINDS] = { "flip", "swap", "stale", "torn", "misdirect" };

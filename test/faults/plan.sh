@@ -4,7 +4,7 @@
 #   kind memory|disk|rdma|file    node m is a memnode, a foreign server that keeps its data if it is
 #                         restarted, a memnode over RDMA without a proxy, or a disk that may hang
 #   listen unix|tcp       where the proxy in front of it listens
-#   second yes|no         whether there is a second node, which nothing happens to
+#   second yes|no         whether there is a second node, without faults
 #   replicas 2|3          copies of each page, on nodes m, n and o
 #   fault KIND=...        of proxy.py
 #   vmrun OPTION...       and those of words
@@ -71,8 +71,8 @@ plan_events() {
     done
 }
 
-# The same node fails again and again; with three copies two of them do. Of what fails, nothing is
-# left to be believed; of the others, everything.
+# One node fails again and again; with three copies two nodes do. The plan expects nothing of a node
+# that fails, and every page on the others.
 plan_bad_nodes() {
     local bad=(m) n i at=0 length what who
     [ "$1" -eq 2 ] || bad=(m n)
@@ -109,8 +109,8 @@ plan_bad_nodes() {
     done
 }
 
-# One node after the other, each when what the one before missed was made up for. A node that is
-# gone stays so for its program: after two losses there is one left, which may only be silent.
+# One node after the other, each when the pages that the node before missed have been copied. A node
+# that is gone stays so for its program: the last node after two losses may only be silent.
 plan_in_turn() {
     local left=(m n o) n i length what at=300
     pick 3
@@ -152,7 +152,7 @@ plan_copies() {
     # A disk needs the I/O thread.
     [ "$hanging" = no ] || options=${options/--io inline/}
     pick 3
-    # What a disk has missed is not copied to it, so that is never said to be made up for.
+    # Pages that a disk has missed are not copied to it, so vmrun never says that they are.
     if [ $picked -eq 0 ] && [ "$hanging" = no ]; then
         one_of '' '--threads 3'
         shape="--seconds 8 $picked"

@@ -4,26 +4,26 @@ A network that is unkind to NBD: passes connections on to a server, and makes fa
 
 usage: proxy.py [--seed N] [--log FILE] [--spare N] [--fault KIND=CHANCE[:SECONDS]]... LISTEN TO
 
-LISTEN and TO are HOST:PORT or the path of a unix socket. What happens to a command or an answer
-follows from the seed, the number of its connection and its own number there: the same seed makes
+LISTEN and TO are HOST:PORT or the path of a unix socket. The faults of a command or an answer
+follow from the seed, the number of its connection and its own number there: one seed always makes
 the same faults for the same commands. The first N connections of --spare have no faults by chance.
 SIGUSR1 ends all faults by chance; at SIGUSR2 all connections get a reset. FILE has a line for each
-fault, and one for each page that the client read and that was not what it had last written there.
+fault, and one for each page that the client read and that differed from its last write there.
 KIND, with its chance for one command:
 
   delay      it is passed on after at most SECONDS
-  late       a WRITE, and with it what is behind it, is passed on SECONDS later, also if its client
+  late       a WRITE, with all commands behind it, is passed on SECONDS later, also if its client
              is dead by then
   hold       the connection breaks for the client; this command and all that the client has sent
              after it are passed on to the server SECONDS later
-  reorder    the next command overtakes it
+  reorder    the next command overtakes this one
   close      both sides are closed
   reset      both sides get a reset
-  truncate   half of it is passed on, then both sides are closed
-  flip       one bit of a page is another: of a WRITE or of the answer to a READ
-  stale      the answer to a READ has what was there before the last WRITE
-  torn       half of it has
-  part       one bit is another in the answer to a READ of less than a page
+  truncate   half of the command is passed on, then both sides are closed
+  flip       one bit of a page is changed: of a WRITE or of the answer to a READ
+  stale      the answer to a READ has the page as it was before the last WRITE
+  torn       half of the answer to a READ has the bytes from before the last WRITE
+  part       one bit is changed in the answer to a READ of less than a page
   swap       the answer to a READ has the page of another place
   misplace   a WRITE goes to another place that was written before
 
@@ -74,7 +74,7 @@ def connect(to):
 
 
 class Reader:
-    """Takes so many bytes from a socket."""
+    """Takes a given number of bytes from a socket."""
 
     def __init__(self, s):
         self.s, self.ahead = s, bytearray()
@@ -99,7 +99,7 @@ class Reader:
 
 
 class Memory:
-    """What the client wrote where, and what it had written there before: of all connections."""
+    """The last page that a client wrote at each place, and the page before it; all connections."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -124,14 +124,14 @@ class Memory:
         return None
 
     def of(self, pages, offset, data):
-        """Of what now or before has for a page, the bytes in place of these, or of its part."""
+        """The bytes that pages, now or before, has at this place; data if it has none."""
         at = offset % PAGE
         with self.lock:
             page = pages.get(offset - at)
         return page[at:at + len(data)] if page else data
 
     def differs(self, offset, data):
-        """Whether a page, or its part, is another than was written; True only for one that was."""
+        """Whether a page, or its part, differs from the one written; False if none was written."""
         return self.of(self.now, offset, data) != data
 
 
@@ -331,7 +331,7 @@ class Link:
             overtaken = b""
 
     def spoil(self, fault, seconds, r, n, head, data):
-        """The command as it goes on, or the end of the connection."""
+        """The command as it is passed on; raises Ended if the connection ends here."""
         if fault in INTERRUPTIONS:
             self.interrupt(fault, seconds, r, n, "up", self.server, head + data)
         magic, flags, kind, cookie, offset, length = struct.unpack(">IHHQQI", head)
@@ -350,7 +350,7 @@ class Link:
         return head, data
 
     def hold(self, seconds, data, n):
-        """The client sees its connection break; the server sees what it sent, late."""
+        """The client sees its connection break; the server gets the client's commands late."""
         self.held = True
         self.proxy.say(self.number, "up", n, f"held back for {seconds} s")
         data = bytearray(data)

@@ -27,7 +27,7 @@ rdma_victims() {
     [ "$(count it killed)" -gt 0 ] && intact it
 }
 
-# A memnode without its memory at the same address.
+# memnode is replaced by another one at its address, without its memory.
 rdma_restarted() {
     local moments=3 i ms status
     [ "$long" = no ] || moments=20
@@ -58,7 +58,7 @@ rdma_replicas() {
         finish it && intact it
 }
 
-# The same, and it is started anew: then it is used again.
+# With copies on another machine memnode is killed and started again: then it is used again.
 rdma_anew() {
     serve m --size 64M || return
     start_words it --replicas 2 --timeout 20 --node "$RDMA" --node rdma://m1 -- \
@@ -68,7 +68,7 @@ rdma_anew() {
         finish it && intact it && said it 'new copies on other nodes'
 }
 
-# The other machine is out of reach for a while, and then has what it missed.
+# The other machine is out of reach for a while, and then gets the pages that it missed.
 rdma_unplugged() {
     serve m --size 64M || return
     start_words it --replicas 2 --timeout 20 --rebuild-rate 0 --node "$RDMA" --node rdma://m1 -- \
@@ -85,7 +85,8 @@ rdma_unplugged() {
 # one is on this machine, too. rdma_drained REPLICAS
 rdma_drained() {
     local begin
-    serve m --size 64M && serve n --size 64M --listen "$RDMA:7472" || return
+    serve m --size 64M --drain-timeout "$patience" && serve n --size 64M --listen "$RDMA:7472" ||
+        return
     start_words it --replicas "$1" --timeout 20 --rebuild-rate 0 --node "$RDMA?size=24M" \
         --node "$RDMA:7472?size=48M" -- "$words" --size 2M "${told[@]}" --accesses 4000 --children 2
     begun it 60 && sleep 2 || return
@@ -93,16 +94,16 @@ rdma_drained() {
     end_node m || return
     echo "measured memnode ended after $(($(now) - begin)) ms"
     unset 'node[m]'
-    ! grep 'did not move away' "$WORK/m.log" || return
+    all_moved m || return
     serve m --size 64M && finish it && intact it && said it 'the node is drained: ' || return
     [ "$(count it failed)" -eq 0 ] || { echo "$(count it failed) children failed"; return 1; }
 }
 
-# kept NAME PORT: a memnode of this machine, with what an earlier one of this name kept.
+# kept NAME PORT: a memnode of this machine, with the leases that an earlier memnode NAME kept.
 kept() {
     serve "$1" --size 64M --listen "$RDMA:$2" --drain-timeout 2 --resume "$WORK/$1.leases"
 }
-# kept_over NAME PORT: it is restarted with what it has, and had something.
+# kept_over NAME PORT: memnode is restarted with its leases, and had some.
 kept_over() {
     await 20 has_leases "$1" && over "$1" "$2" || return
     grep -q 'taken over' "$WORK/$1.log" || { echo "memnode $1 kept nothing"; return 1; }
@@ -125,7 +126,7 @@ rdma_only_restarted() {
     finish it && intact it
 }
 
-# The same under a tree, whose processes fork and execute programs meanwhile.
+# The only node is restarted under a tree, whose processes fork and execute programs meanwhile.
 rdma_tree_restarted() {
     local i
     kept m 7472 || return
@@ -140,8 +141,8 @@ rdma_tree_restarted() {
     [ "$(count it failed)" -eq 0 ] || { echo "$(count it failed) children failed"; return 1; }
 }
 
-# Three nodes, one after the other, under a program, one that does its I/O itself, and one that is
-# stopped all the time, whose pages are on as many nodes as there are copies. rdma_rolling REPLICAS
+# Three nodes are restarted one after the other under three programs. One does its I/O itself. One
+# is stopped all the time: its pages are on as many nodes as there are copies. rdma_rolling REPLICAS
 rdma_rolling() {
     local n port=7472 taken=0 nodes=(--replicas "$1" --timeout 20 --rebuild-rate 0)
     local -A ports
@@ -163,8 +164,8 @@ rdma_rolling() {
         taken=$((taken + $(grep -c 'taken over' "$WORK/$n.log")))
         sleep 1
     done
-    # What the program has that is stopped. On a busy machine also what others have not moved in the
-    # two seconds that memnode gives them.
+    # Pages of the program that is stopped. On a busy machine also pages that the others have not
+    # moved in the two seconds that memnode gives them.
     echo "measured $taken nodes kept something"
     [ $taken -ge "$1" ] || return
     kill -CONT "${program[still]}"
@@ -205,7 +206,8 @@ rdma_stopped_at_random() {
     [ "$(count tree failed)" -eq 0 ] || { echo "$(count tree failed) children failed"; return 1; }
 }
 
-# It is killed, or comes back without what it kept: no word is wrong, and the program says why.
+# memnode is killed, or comes back without the leases that it kept: no word is wrong, and vmrun says
+# why the program ends.
 rdma_kept_lost() {
     kept m 7472 || return
     start_words it --timeout 5 --node "$RDMA:7472" -- "$words" --size 2M --seconds 20
@@ -248,14 +250,14 @@ rdma_netem() {
 
 try "memnode's memory changes, over RDMA" rdma_lies
 try 'children are killed while they write, over RDMA' rdma_victims
-try 'memnode is started anew without its memory, over RDMA' rdma_restarted
+try 'memnode is restarted without its memory, over RDMA' rdma_restarted
 try 'a node is killed, with copies on another' rdma_replicas
-try 'a node is started anew, with copies on another' rdma_anew
+try 'a node is started again, with copies on another' rdma_anew
 try 'a node is unplugged, with copies on another' rdma_unplugged
 try 'a node is drained over RDMA, one copy' rdma_drained 1
 try 'a node is drained over RDMA, two copies' rdma_drained 2
 try 'the only node is restarted with what it has' rdma_only_restarted no
-try 'the same, while the program is stopped' rdma_only_restarted yes
+try 'the only node is restarted while the program is stopped' rdma_only_restarted yes
 try 'the only node of a tree is restarted with what it has' rdma_tree_restarted
 try 'three nodes are restarted over RDMA, one copy' rdma_rolling 1
 try 'three nodes are restarted over RDMA, two copies' rdma_rolling 2

@@ -20,13 +20,13 @@ serve() {
     start_memnode "$name" --listen "nbd+unix://$WORK/$name.sock" "$@"
 }
 
-# serve_all NAME...: memnodes of $node_size, with what vmrun is told of them in $nodes.
-node_size=64M lease_size=48M
+# serve_all NAME...: memnodes with $node_options; vmrun's options for them are in $nodes.
+node_options=(--size 64M) lease_size=48M
 serve_all() {
     local n
     nodes=()
     for n; do
-        serve "$n" --size $node_size || return
+        serve "$n" "${node_options[@]}" || return
         nodes+=(--node "$(at "$n" $lease_size)")
     done
 }

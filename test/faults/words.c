@@ -1,8 +1,8 @@
 /*
  * words: fills memory with words that say where they belong, reads and rewrites it at random, and
  * counts the words that are wrong.  A page that vmrun lost (SIGBUS with BUS_MCEERR_AR) is replaced
- * and counted, and the program goes on.  An ordinary Linux program: natively nothing is ever wrong
- * or lost.
+ * and counted, and the program continues.  An ordinary Linux program: natively nothing is ever
+ * wrong or lost.
  *
  * With --children it is a tree of processes: children share the pages copy-on-write, rewrite some
  * and check all.  Some have children of their own, some execute this program again, and some are
@@ -42,11 +42,11 @@ static const char *program;
 static uint64_t accesses = 20000, seed = 1;
 static double seconds;                  /* 0: accesses decide */
 static unsigned children;
-static int kind_of_all = -1;             /* what all children are; -1: by chance */
+static int kind_of_all = -1;             /* of all children; -1: by chance */
 static int totals_fd = -1;
 static struct timespec began;            /* when all was filled */
 static volatile sig_atomic_t told;      /* by SIGTERM: it is to end */
-/* No thread fills memory before all have locked what they need, or works before all is filled. */
+/* No thread fills memory before all threads have locked theirs, or works before all is filled. */
 static pthread_barrier_t together;
 
 static bool time_is_left(void)
@@ -87,7 +87,7 @@ static void fill(struct worker *w)
         memory_fill(w);
         if (pthread_barrier_wait(&together) == PTHREAD_BARRIER_SERIAL_THREAD) {
                 clock_gettime(CLOCK_MONOTONIC, &began);
-                fputs("words: filled\n", stderr);      /* what does not fit is far from here on */
+                fputs("words: filled\n", stderr);      /* pages that do not fit are far */
         }
         pthread_barrier_wait(&together);
 }

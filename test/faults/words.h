@@ -1,5 +1,6 @@
 /*
- * For words.c: memory whose words say where they belong and who wrote them, and the checks of it.
+ * For words.c: memory whose words say their place and the process that wrote them, and the checks
+ * of that memory.
  */
 #ifndef WORDS_H
 #define WORDS_H
@@ -13,8 +14,8 @@
 #define PAGE  4096ul
 #define WORDS (PAGE / sizeof(uint64_t))
 
-/* What all processes of the tree found, in memory that they share.  A process that is killed has
- * counted by then. */
+/* The counts of all processes of the tree.  They share this memory, so the counts of a process that
+ * is killed are not lost. */
 struct totals {
         _Atomic uint64_t reads, wrong, lost;    /* words, words, pages */
         /* Children, by their end: by themselves; by SIGKILL; by SIGBUS, since a page of theirs was
@@ -33,7 +34,7 @@ extern size_t npages;
 extern unsigned threads;
 extern uint16_t process;                /* of this process, in the tree */
 
-/* Memory for npages pages, and what is needed to check them.  False: there is none. */
+/* Makes memory for npages pages and for their checks.  False: there is none. */
 bool memory_make(void);
 /* For each thread, and again in each child.  Keeps all memory of this process but the pages in the
  * cache, as far as it is allowed to, so that no fault can hit it; a child does not inherit that.
@@ -45,7 +46,7 @@ void memory_fill(struct worker *w);
 void memory_check(struct worker *w);
 /* n accesses to pages of w: reads of a page, some of which a write of all of it follows. */
 void memory_work(struct worker *w, uint64_t n);
-/* The same until the process is killed, or is no child of `parent` any more; without reading. */
+/* Writes pages of w, and reads none, until the process is killed or `parent` has ended. */
 void memory_write(struct worker *w, pid_t parent);
 /* Below n, which is less than 1 << 31. */
 uint64_t below(struct worker *w, uint64_t n);

@@ -25,7 +25,7 @@ run_words() {
     wait_vm "$1" "$LIMIT"
 }
 
-# finish NAME...: what was done to them while they worked is done; all must end in time.
+# finish NAME...: tells these programs to end, after all faults; all must end in time.
 finish() {
     local name
     for name; do
@@ -39,8 +39,8 @@ finish() {
 # begun NAME [SECONDS]: it bears lost pages from now on.
 begun() { said_soon "$1" 'words: begins' "${2-30}"; }
 
-# lied_words SEED NAME OPTION... -- WORDS...: the same, and memnode's memory changes once words has
-# begun.
+# lied_words SEED NAME OPTION... -- WORDS...: like run_words, but memnode's memory changes once
+# words has begun.
 lied_words() {
     local seed=$1
     shift
@@ -49,7 +49,7 @@ lied_words() {
     begun "$1" && lies "$seed" && wait_vm "$1" "$LIMIT"
 }
 
-# count NAME WORD: the number before this word in what words said.
+# count NAME WORD: the number before this word in the output of words.
 count() {
     awk -v word="$2" '/^words: [0-9]/ {
         for (i = 2; i <= NF; i++)

@@ -23,11 +23,11 @@
 #define VERSION_MASK  0x1ffffu
 #define PAGE_SHIFT    42
 
-#define CALLS 16                        /* one of so many reads is a system call's, */
-#define PARTS 4                         /* and of the others one is vmg_read's */
+#define CALLS 16                        /* one in CALLS reads is a system call's, */
+#define PARTS 4                         /* and one in PARTS of the others vmg_read's */
 #define SHOWN 10                        /* wrong pages that a process describes */
-/* Of one mapping: stacks may be large and hardly used; what cannot be written was relocated before
- * that, or is the file's. */
+/* Of one mapping: stacks may be large and hardly used; a mapping that cannot be written was
+ * relocated before, or is the file's. */
 #define LOCKED_MOST       (512ul << 10)
 #define LOCKED_MOST_CONST (64ul << 10)
 
@@ -96,7 +96,7 @@ static void check(size_t page, const volatile uint64_t *at)
                 rewrite(page);
 }
 
-/* Has the kernel read the page, into a pipe.  One that is lost gives EFAULT, and then SIGBUS. */
+/* Has the kernel read the page, into a pipe.  A page that is lost gives EFAULT, and then SIGBUS. */
 static void check_by_call(size_t page)
 {
         uint64_t copy[WORDS];
@@ -111,8 +111,8 @@ static void check_by_call(size_t page)
         }
 }
 
-/* Has vmrun read the page where it is, in two parts.  One that is lost gives EIO, and then
- * SIGBUS. */
+/* Has vmrun read the page where it is, in two parts.  A page that is lost gives EIO, and
+ * then SIGBUS. */
 static void check_by_parts(struct worker *w, size_t page)
 {
         uint64_t copy[WORDS];
@@ -160,7 +160,8 @@ bool memory_make(void)
         return memory && stamp;
 }
 
-/* vmrun lets half of the cache be locked; what does not fit could be lost, and then the process. */
+/* vmrun lets half of the cache be locked.  A page beyond that could be lost, and the process with
+ * it. */
 static bool lock(uintptr_t from, uintptr_t to, size_t most)
 {
         return from >= to || to - from > most || mlock((void *)from, to - from) == 0;
@@ -179,7 +180,7 @@ static bool lock_all(void)
                 if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &from, &to, flags) != 3 ||
                     flags[0] != 'r' || flags[2] == 'x' || flags[3] != 'p')
                         continue;
-                if (strstr(line, "[stack]")) {  /* its owner locks what it uses */
+                if (strstr(line, "[stack]")) {  /* its owner locks the used part */
                         if (here < from || here >= to)
                                 continue;
                         from = (here & ~(PAGE - 1)) - 4 * PAGE;

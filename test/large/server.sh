@@ -5,8 +5,8 @@
 server=''
 
 # start_server SIZE COMMAND...: in the background, with a cache of SIZE, its output in server.out.
-# start_native COMMAND...: the same without vmrun.
-# It is killed when the script ends first.
+# start_native COMMAND...: natively, with its output in server.out.
+# A server that still runs when the script ends is killed.
 start_server() {
     under "$@" >>server.out 2>&1 &
     started $!

@@ -70,7 +70,7 @@ static bool at_end(pid_t pid, int status)
         return r.orig_rax == SYS_read && r.rdi == STEPS_FD;
 }
 
-/* Runs a child for so many steps, or to its end.  Returns how many; *gone: it was reaped. */
+/* Runs a child for `most` steps, or to its end.  Returns its steps; *gone: it was reaped. */
 static unsigned go(pid_t pid, unsigned most, bool *gone)
 {
         unsigned n = 0;

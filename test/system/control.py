@@ -26,7 +26,7 @@ if not os.path.exists(f"{build}/examples/randmem"):     # a copy of vmrun alone
     build = os.environ["BUILD"]
 vmctl = f"{build}/runtime/vmctl"
 folder = os.environ["XDG_RUNTIME_DIR"] + "/vmrun"
-# The far memory of each case is what it names, or this host's.
+# A case names its far memory, or has this host's.
 os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_RUNTIME_DIR"]
 LIMIT = 60
 started = []
@@ -90,7 +90,7 @@ def listed_here():
 
 
 def program(pid):
-    """None: it has just ended, or is executing another one."""
+    """None: process pid has just ended, or is executing another program."""
     return next((row["program"] for row in listed_here() if row["pid"] == pid), None)
 
 
@@ -113,7 +113,7 @@ def randmem(size="16M", accesses=1000000000):
     return [f"{build}/examples/randmem", "--size", size, "--accesses", str(accesses)]
 
 
-# Does what it is told: grow MIB, check, child, exec WORD..., end.
+# Obeys its commands: grow MIB, check, child, exec WORD..., end.
 PUPPET = """
 import os, sys
 have = []
@@ -152,7 +152,7 @@ class Puppet:
         self.pid = self.p.pid
 
     def do(self, line):
-        """What it prints before "done"."""
+        """The words that it prints before "done"."""
         said = []
         print(line, file=self.p.stdin, flush=True)
         while not said or not (said[-1] == "done" or line == "end-child"):
@@ -189,10 +189,10 @@ def listed():
     b.stdin.flush()
     until(lambda: f" {b.pid} " in ctl("list") and
           re.search(rf"^ *{b.pid} .* sleep$", ctl("list"), re.M), "not listed after execve")
-    # What a killed one leaves is removed; the ends of others leave nothing.
+    # The socket of a process that was killed is removed; a process that ends otherwise leaves none.
     a.kill()
     a.wait()
-    check(os.path.exists(f"{folder}/{a.pid}"), "who removed the socket of the killed one?")
+    check(os.path.exists(f"{folder}/{a.pid}"), "the socket of the killed process is gone too early")
     check(str(a.pid) not in ctl("list"), "listed after its end")
     check(not os.path.exists(f"{folder}/{a.pid}"), "a dead socket was not removed")
     # So does the next program, whatever the others died of.
@@ -225,7 +225,7 @@ def statistics():
     ctl(p.pid, "stats", "--reset")
     check(number(p.pid, "syscalls.openat") == 0 and number(p.pid, "elapsed_ns") > 0, "no reset")
     p.kill()
-    # Without --stats nothing measures latencies, until somebody watches.
+    # Without --stats vmrun measures no latencies until a client watches.
     p = start(*randmem(), options=["--cache", "2M"])
     until(lambda: number(p.pid, "faults.fetch") > 0, "no counts")
     said = ctl(p.pid, "stats", "--flat")
@@ -236,7 +236,7 @@ def statistics():
     time.sleep(0.3)
     n = number(p.pid, "latency_ns.fetch.count")
     time.sleep(0.5)
-    check(n == number(p.pid, "latency_ns.fetch.count"), "it goes on measuring")
+    check(n == number(p.pid, "latency_ns.fetch.count"), "vmrun still measures")
 
 
 def watched():
@@ -261,7 +261,7 @@ def watched():
     check(b"fetch p50, p99" in text and b"node 0" in text, text)
     w.send_signal(signal.SIGINT)
     check(w.wait(LIMIT) == 0, "Ctrl-C")
-    # Nobody reads it.
+    # A watch whose output has no reader.
     w = subprocess.Popen([vmctl, str(p.pid), "watch", "0.1"], stdout=subprocess.PIPE)
     w.stdout.readline()
     w.stdout.close()
@@ -313,7 +313,7 @@ def settings():
     ctl(p.pid, "set", "prefetch=readahead", "prefetch-window=4", "prefetch-history=8")
     until(lambda: number(p.pid, "count.prefetched") > before[0] + 100, "nothing is prefetched")
     check(json.loads(ctl(p.pid, "get", "--json"))["prefetch-window"] == 4, "the window")
-    # Each mistake: what, and what to do.
+    # The answer to each mistake names it and its cure.
     for setting, text in (
             ("prefetch=always", "prefetch=always: give none, readahead, trend, auto or pointers"),
             ("prefetch-window=65", "prefetch-window=65: give a whole number from 1 to 64"),
@@ -368,7 +368,7 @@ def mistakes():
             ((p.pid, "nodes", "add", "mem:1G?device=x"), 1, "for rdma:// only"),
             ((p.pid, "nodes", "add", "nbd+unix:///?socket=/nowhere"), 1, "/nowhere")):
         ctl(*words, status=status, text=text)
-    check(len(json.loads(ctl(p.pid, "nodes", "--json"))) == 1, "a node was added all the same")
+    check(len(json.loads(ctl(p.pid, "nodes", "--json"))) == 1, "a refused node was added")
     # It is stopped: it does not answer.
     p.send_signal(signal.SIGSTOP)
     os.waitpid(p.pid, os.WUNTRACED)     # all its threads have stopped
@@ -448,7 +448,7 @@ def families():
     until(lambda: p.poll() is not None, "bash does not end")
     ctl("list")                         # SIGTERM may leave a socket
     check(os.listdir(folder) == [], f"left: {os.listdir(folder)}")
-    # What a parent was told holds for its children, and for what it executes.
+    # Settings of a parent hold for its children, and for programs that it executes.
     q = Puppet("--cache", "4M")
     ctl(q.pid, "set", "prefetch=trend", "far=off")
     child = q.do("child")
@@ -461,7 +461,7 @@ def families():
     check(ctl(q.pid, "get", "prefetch") + ctl(q.pid, "get", "far") == "prefetch=trend\nfar=off\n",
           "the next program has other settings")
     q.end()
-    # In a storm of forks and programs, with somebody who asks all the time.
+    # In a storm of forks and programs, while a client asks all the time.
     s = start("bash", "-c", "read x; for ((i = 0; i < 20; i++)); do (: $((i * i))) & "
               "(exec true) & done; wait; echo done", options=["--cache", "4M"])
     asker = subprocess.Popen(["sh", "-c", f"while {vmctl} {s.pid} stats --json; do :; done"],
@@ -511,7 +511,7 @@ def peers():
         s.shutdown(socket.SHUT_WR)
         check(is_dropped(s), f"not dropped: {garbage[:10]}")
         s.close()
-    # Wrong lines are answered, and the connection goes on.
+    # Wrong lines are answered, and the connection stays.
     s = connect(p.pid)
     s.sendall(b"bogus\nget text far\nabout")
     text = b""
@@ -521,7 +521,7 @@ def peers():
     s.sendall(b" text\n")
     check(s.recv(3) == b"ok ", "a line in two parts")
     s.close()
-    # Half a line, and nothing more: dropped after a while; as is one that does not read.
+    # A client that sends half a line is dropped after a while; so is a client that does not read.
     half, deaf = connect(p.pid), connect(p.pid)
     half.sendall(b"stats js")
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1000)
@@ -584,7 +584,7 @@ def nodes():
           "the sum of what is used")
     table = ctl(q.pid, "nodes").splitlines()
     check(len(table) == 3 and table[0].split()[0] == "holds" and "mem:64M" in table[2], table)
-    # Children have the node, too; but nobody can add one for all of them.
+    # Children have the node, too; but no client can add a node for all of them.
     child = q.do("child")
     until(lambda: os.path.exists(f"{folder}/{child}"), "no socket of the child")
     check(len(json.loads(ctl(child, "nodes", "--json"))) == 2, "a child without the node")
@@ -631,7 +631,7 @@ def remote_nodes():
         status = q.do("end-child")
         check(status == "0", f"the child {child}: status {status}")
         q.end()
-    # One more beside a remote one that is in use; by a path relative to vmctl's folder.
+    # Adds a node beside a remote node in use, by a path relative to vmctl's folder.
     first, second = memnode(), memnode()
     q = Puppet("--cache", "6M", "--stats=/dev/null", "--io", "inline",
                "--node", first.replace("48M", "16M"), flags=())
@@ -661,13 +661,13 @@ def switched_off():
     check(ctl(off.pid, "get", "far") == "far=off\n", "far")
     ctl(off.pid, "set", "far=on")
     until(lambda: number(off.pid, "evicted") > 0, "nothing is evicted after far=on")
-    # And off again: what is far comes back, and stays.
+    # And off again: far pages come back, and stay.
     ctl(on.pid, "set", "far=off")
     until(lambda: number(on.pid, "evicted") == (time.sleep(1), number(on.pid, "evicted"))[1],
-          "it goes on evicting after far=off")
+          "pages are still evicted after far=off")
     on.terminate()
     off.terminate()
-    # A program that does not fit: it runs all the same.
+    # A program that does not fit into the cache still runs.
     p = start(*randmem(accesses=30000), options=["--cache", "2M", "--far", "off"])
     out, _ = ends(p, seconds=2 * LIMIT)
     check(" 0 errors" in out, out)

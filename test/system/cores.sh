@@ -21,12 +21,13 @@ cores() {
         core "$how" unlimited "$build/test/system/t_core" "$how" $core_mb
     done
     core "RLIMIT_CORE 0" 0 "$build/test/system/t_core" abort $core_mb
-    # What a child of the program leaves, seen by the program.
+    # The core of a child of the program, seen by the program.
     core 'child' unlimited "$build/test/system/t_core" wait \
         "$build/test/system/t_core" segv $core_mb
 }
 
-# core NAME LIMIT COMMAND...: the same words, and as many core files, natively and under vmrun.
+# core NAME LIMIT COMMAND...: COMMAND prints the same words, and leaves as many core files, natively
+# and under vmrun.
 core() {
     local name="core: $1" max=$2 said words count size LIMIT=$limit where
     shift 2

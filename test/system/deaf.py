@@ -1,8 +1,8 @@
 """
 usage: deaf.py VMRUN
 
-What vmrun has to say goes to a standard error that nobody reads: the program runs, ends and dies of
-signals all the same, and what was dropped is counted once there is a reader.
+vmrun's standard error has no reader: the program runs, ends and dies of signals nevertheless. Lines
+that were dropped are counted once there is a reader.
 """
 import fcntl
 import os

@@ -1,5 +1,5 @@
 # Programs that execute others, by themselves or in the child of a vfork: as in programs.sh,
-# natively and under vmrun, with the same result; and what is vmrun's own about it.
+# natively and under vmrun, with the same result; and cases of vmrun alone.
 # shellcheck shell=bash disable=SC2016,SC2034,SC2154
 
 executions() {
@@ -133,7 +133,7 @@ make_executables() {
     "$me" capable "$public/capable" || echo "# no file capabilities here"
 }
 
-# Each program needs most of the far tier: it must find what the one before it had.
+# Each program needs most of the far tier: it must find the memory of the program before it free.
 slots_are_freed() {
     local name='what a program had in far memory is free after execve' LIMIT=$limit turns=20
     local files short

@@ -6,8 +6,8 @@ built, for it takes half a minute in an emulated machine.
 usage: fixtures.py PROGRAM FOLDER
   FOLDER/data   what programs read. Sizes such that a sort or a dictionary of the text is a multiple
                 of the smaller caches.
-  FOLDER/bad    files that are no programs, or damaged ones: variations of PROGRAM, a good one that
-                is static
+  FOLDER/bad    files that are no programs, or damaged ones: variations of PROGRAM, a
+                good static program
 """
 import gzip, os, random, shutil, struct, sys
 
@@ -85,7 +85,7 @@ base, size = 0x8048000, 52 + 32 + len(code)
 executable("i386", b"\x7fELF\1\1\1" + bytes(9)
            + struct.pack("<HHIIIIIHHHHHH", 2, 3, 1, base + 84, 52, 0, 0, 52, 32, 1, 0, 0, 0)
            + struct.pack("<8I", 1, 0, base, base, size, size, 5, 4096) + code)
-# The same dates everywhere, so that ls's output can be compared.
+# One date for all files, so that ls's output can be compared.
 for path, folders, files in os.walk(".", topdown=False):
     for name in files + folders + ["."]:
         os.utime(os.path.join(path, name), (1580608922, 1580608922), follow_symlinks=False)

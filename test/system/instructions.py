@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What instructions do natively and under vmrun.
+"""The results of instructions natively and under vmrun.
 
 Compares two runs of `t_entry instructions`, or makes docs/instructions.md of several.
 
@@ -16,7 +16,7 @@ KNOWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "instructions.k
 
 
 def read(path):
-    """Name -> what became of it."""
+    """Name -> result."""
     with open(path, encoding="ascii") as f:
         return dict(line.rstrip("\n").split(": ", 1) for line in f if ": " in line)
 
@@ -35,9 +35,9 @@ def level(results):
 
 
 def same(name, native, guest):
-    """Without what depends on the emulator.
+    """Whether the results agree, but for the parts that depend on the emulator.
 
-    That is RF in a frame, and the error code of INT n (QEMU says 16 n + 2 for 8 n + 2).
+    These are RF in a frame, and the error code of INT n (QEMU says 16 n + 2 for 8 n + 2).
     """
     def plain(result):
         result = re.sub(r"flags 0x([0-9a-f]+)",

@@ -1,5 +1,5 @@
-# Instructions that programs seldom have: each must do what it does natively, but for what
-# instructions.known lists.
+# Instructions that programs seldom have: each must have its native result, but for the
+# differences that instructions.known lists.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 instructions() {

@@ -1,4 +1,4 @@
-# What vmrun promises about memory: --cache is a hard limit on what it holds locally, cache and far
+# vmrun's promises about memory: --cache is a hard limit on its local memory, cache and far
 # tier together are all that a program gets, and nothing is lost when they are full. And --stats.
 # shellcheck shell=bash disable=SC2034,SC2053,SC2154
 
@@ -17,7 +17,7 @@ limits() {
     used_by_calls
     collisions
     statistics
-    # What follows hardly touches far memory, and no page tables.
+    # These cases hardly touch far memory, and no page tables.
     if [ "$memory$brief" = nono ]; then
         reports_of_the_killed
         first_of_a_container
@@ -141,9 +141,9 @@ few() {
     show "$ERR"
 }
 
-# A call that moves more than what is resident has its pages made so in large pieces, by an eighth
-# of the cache an exit: 2,048 pages, 32 at once, some of which have gone again before they are used.
-# Emulated CPUs take turns, and the cleaner takes back more in its turn.
+# The pages of a call that moves more than is resident are made resident in large pieces, by an
+# eighth of the cache an exit: 2,048 pages, 32 at once, some of which have gone again before they
+# are used. Emulated CPUs take turns, and the cleaner takes back more in its turn.
 bulk_transfer() {
     local most=512
     [ "$sizing" != small ] || most=1024
@@ -218,7 +218,7 @@ statistics() {
     fi
 }
 
-# What --stats says agrees with itself, in FILE: prints what does not.
+# disagreements FILE: prints the lines of these statistics that disagree with others.
 disagreements() {
     awk '
         { value[$1] = $2; group = $1; sub(/\.[^.]*$/, "", group) }
@@ -260,7 +260,7 @@ values() {
         why="exit status $status"
     elif [ -n "$(disagreements "$WORK/stats")" ]; then
         why=$(disagreements "$WORK/stats" | head -n 1)
-    # Each is written back once: what is fetched later is clean.
+    # Each page is written back once: a page that is fetched later is clean.
     elif [ "$evicted" -lt $((4 * pages)) ] || [ "${written:-99999}" -gt $((pages + slack)) ]; then
         why="${written:-no} pages were written back for $pages, and $evicted evicted"
     fi
@@ -340,7 +340,7 @@ first_of_a_container() {
 }
 
 unread() {
-    local name='a standard error that nobody reads stops nothing' LIMIT=$limit
+    local name='a standard error without a reader stops nothing' LIMIT=$limit
     selected "$name" || return 0
     OUT=$WORK/out ERR=$WORK/err
     run_limited python3 "$here/deaf.py" "$vmrun"
@@ -352,8 +352,8 @@ unread() {
     fi
 }
 
-# The vCPUs of a program cannot be stopped while its node is silent. The signal ends the program all
-# the same, after 4 s.
+# The vCPUs of a program cannot be stopped while its node is silent. The signal still ends the
+# program, after 4 s.
 end_without_statistics() {
     local name='--stats, a signal while a node is silent' node pid status before
     local socket=$WORK/node.sock

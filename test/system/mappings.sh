@@ -1,12 +1,12 @@
 # Mappings at random, natively and under vmrun, and files of huge pages.
 # shellcheck shell=bash disable=SC2154
 
-# The pool of huge pages is the machine's, and test/nbd/service.sh counts what is in it. So whoever
-# of the tests changes it or counts holds this folder's lock.
+# The pool of huge pages is the machine's, and test/nbd/service.sh counts its pages. So a test
+# that changes or counts the pool holds this folder's lock.
 huge_pool=/sys/kernel/mm/hugepages/hugepages-2048kB
 huge_lock='' huge_were=''
 
-# take_huge_pages N: adds pages to the pool until so many are free and not reserved, until
+# take_huge_pages N: adds pages to the pool until N are free and not reserved, until
 # give_huge_pages. False, with the reason in $why, if they cannot be had.
 take_huge_pages() {
     local missing

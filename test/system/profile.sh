@@ -55,7 +55,7 @@ profile_kinds() {
             share_is "$prof/p" '(^|;)worker;hot$' 90 100
             verdict "$program: stacks of threads" "$why"
         fi
-        # A system call is at the instruction; what waits for a page is the call.
+        # A system call that waits for a page is counted at its instruction.
         if profiled "$program: a system call" 0 $program sender; then
             share_is "$prof/p" ';sender;[^;]*write[^;]*$' 85 100
             verdict "$program: a system call" "$why"
@@ -82,7 +82,7 @@ profile_agrees() {
             "$WORK/prof.stats")
         markers=$(awk '$1 == "faults.marker" { print $2 }' "$WORK/prof.stats")
         folded=$(awk '{ n += $NF } END { print n }' "$prof/p")
-        # What was waited for may turn out to be a marker, or be evicted before it is looked at.
+        # A page that was waited for may turn out to be a marker, or be evicted before it is read.
         { [ "$folded" -ge "$faults" ] && [ "$folded" -le $((faults + markers + 20)) ]; } ||
             why="$folded in the profile, $faults in the statistics"
         verdict 'a profile has all faults that waited' "$why"

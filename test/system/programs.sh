@@ -8,10 +8,10 @@ default_caches=1M,8M,256M
 
 # compare [OPTION...] NAME PROGRAM [ARGUMENT...]: one case, a test for each cache size.
 #   --cache LIST   cache sizes of this case
-#   --least SIZE   what a cache has at least, in MiB, also where the caller names others
+#   --least SIZE   the least size of a cache, in MiB, also where the caller names sizes
 #   --stdin FILE   standard input, in the data folder
 #   --copy FILE    the program finds a copy of this file of the data folder where it runs
-#   --no-stderr    what it says on standard error is not compared
+#   --no-stderr    its standard error is not compared
 #   --quick        is part of a quick run too
 #   --long         is part of a long run only
 #   --slow         not with --small, for it takes half a minute in an emulated machine
@@ -87,7 +87,7 @@ compare() {
 }
 
 # A process that the tests themselves start takes a tenth of a second in an emulated machine, and
-# there are hundreds of cases: so nothing is started to look at what is empty.
+# there are hundreds of cases: so a folder is seen to be empty without a process.
 is_empty_folder() {
     local inside
     shopt -s nullglob dotglob
@@ -152,7 +152,7 @@ judge() {
     fi
 }
 
-# A vCPU for each thread needs 64 pages of the cache: what has many threads gets 20M.
+# A vCPU for each thread needs 64 pages of the cache: a case with many threads gets 20M.
 threads() {
     local t=$build/test/system/t_threads way
     compare --quick --elsewhere --least 20M --cache 20M,64M 't_threads, basic' \
@@ -204,7 +204,8 @@ threads_of_examples() {
     compare --quick --lengthy --least 4M --cache 4M,64M taxi "$build/examples/taxi" --rows 500K
 }
 
-# What puts itself into a box, where the tester may do so: a VM is made again on the way.
+# Programs that put themselves into namespaces, where the tester may do so. Their VM is made again
+# on the way.
 namespaces() {
     local t=$build/test/system/t_ns what='what needs namespaces'
     if ! unshare -Ur true 2>/dev/null; then
@@ -289,7 +290,7 @@ print(slow.is_alive())'
 
 # How all of them are run.
 prepare_programs() {
-    # The same for both: nothing of the tester's own.
+    # One environment for the native run and vmrun, without the tester's own.
     environment=(env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME="$WORK" LC_ALL=C TZ=UTC
         PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1)
     # A wrong count of frames, slots or pins at the end makes vmrun fail.

@@ -1,5 +1,5 @@
-# What vmrun must refuse, with one clear sentence and the right exit status, and what it must not
-# die of.
+# Requests that vmrun must refuse, with one clear sentence and the right exit status, and those that
+# it must survive.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 # refuse NAME STATUS REGEX COMMAND...: COMMAND, a vmrun, says nothing on standard output, a few
@@ -91,7 +91,7 @@ refusals() {
     refuse 'no interpreter of a script' 127 '/no/such/interpreter' \
         "$vmrun" -- "$bad/script-no-interpreter"
 
-    # What the user asked of vmrun itself: 125.
+    # Errors in the use of vmrun itself: 125.
     refuse 'no program' 125 'program' "$vmrun"
     refuse 'an empty name' 125 'program' "$vmrun" -- ''
     refuse 'an unknown option' 125 'no-such-option' "$vmrun" --no-such-option true
@@ -125,8 +125,8 @@ refusals() {
     accept 'a soft limit of data' \
         bash -c 'ulimit -Sd 29000 && exec "$@"' - "$vmrun" --cache 64M echo hello
     limits_are_the_programs
-    # What LeakSanitizer does at the end, with flags of its own. Sixteen bytes of a stack will do
-    # for a process that is not made.
+    # LeakSanitizer's call at the end, with flags of its own. Sixteen bytes of a stack will do for
+    # a process that is not made.
     # shellcheck disable=SC2016
     refuse "LeakSanitizer's tracer" 38 'ASAN_OPTIONS=detect_leaks=0' "$vmrun" -- \
         perl -e 'my $stack = "x" x 16; exit(syscall(56, 0x800711, $stack) == -1 ? $!+0 : 0)'
@@ -197,7 +197,7 @@ unknown_ioctls() {
     done
 }
 
-# The program has the limits that vmrun was started with; so has one that runs natively.
+# The program has the limits that vmrun was started with, as a native program has its starter's.
 limits_are_the_programs() {
     local name='limits of memory that vmrun raised for itself' flag LIMIT=$limit wanted
     selected "$name" || return 0
@@ -321,7 +321,7 @@ bad_nodes() {
     full_file
 }
 
-# What file: does not take, where there is io_uring and direct I/O.
+# Files that a file: node refuses, where there is io_uring and direct I/O.
 bad_files() {
     local file=$WORK/far name='file: of what it does not take'
     "$vmrun" --check --node "file:$file?size=8M" >"$WORK/why"

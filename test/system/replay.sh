@@ -1,5 +1,5 @@
-# --record and --replay: what is waited for in a run is fetched ahead in the next one, and no file
-# that --replay is given does harm.
+# --record and --replay: pages that a run waits for are fetched ahead in the next run, and no
+# file that --replay is given does harm.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 replays() {

@@ -2,7 +2,7 @@
 # thread of the program has that needs them first (t_sched.c).
 # shellcheck shell=bash disable=SC2034,SC2154
 
-# Without CAP_SYS_NICE, as an ordinary user: what is low stays low.
+# Without CAP_SYS_NICE, as an ordinary user: a thread of low priority stays so.
 unprivileged=(setpriv --bounding-set -sys_nice --inh-caps -sys_nice)
 [ "$(id -u)" = 0 ] || unprivileged=()
 

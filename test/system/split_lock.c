@@ -71,7 +71,7 @@ static void wait_stop(pid_t pid)
                 errx(2, "thread %d is not at its system call: status %#x", pid, status);
 }
 
-/* Has the thread, which stands at the end of the system call of `r`, make another one. */
+/* Has the thread, which stands at the end of the system call of `r`, make another call. */
 static long make_call(pid_t pid, const struct user_regs_struct *r, long nr, uint64_t a, uint64_t b,
                       uint64_t c, uint64_t d)
 {

@@ -1,5 +1,5 @@
 # The forms of --stats: a table for people, JSON, Prometheus's format, and reports while the program
-# runs. (limits.sh has what the numbers say.)
+# runs. (limits.sh checks the numbers.)
 # shellcheck shell=bash disable=SC2034,SC2154
 
 statistics_forms() {
@@ -27,7 +27,7 @@ verdict_of() {
 # shellcheck disable=SC2016 # for the inner shell
 endless=(bash -c 'a=({1..80000}); for i in "${a[@]}"; do :; done
     echo started; while :; do :; done')
-# One that does.
+# Uses far memory, and ends.
 swapping=("$build/examples/randmem" --size 8M --accesses 3000)
 
 # The first report of the table: a line of titles, and one for the fetches.

@@ -4,9 +4,9 @@ Checks files that --stats wrote.
 
 usage: stats.py json FILE...       JSON as it must be
        stats.py prom FILE          Prometheus's text format; by promtool too, where it is installed
-       stats.py agree FLAT JSON PROM    the same snapshot in three formats
+       stats.py agree FLAT JSON PROM    one snapshot in three formats
 
-Prints what is wrong, and exits with 1 then.
+Prints each error, and exits with 1 if there is one.
 """
 import json
 import re

@@ -4,7 +4,7 @@
 
 steps() {
     local t=$build/test/system/t_steps rounds=512
-    # Each of 256 pairs of a signal and what it does, at each of some 170 steps.
+    # Each of 256 pairs of a signal and its action, at each of some 170 steps.
     [ "$long" = no ] || rounds=50000
     [ -z "$sizing" ] || rounds=32
     at_steps 'signals at each step of a fork' signals "$t" fork "$rounds"

@@ -1,7 +1,7 @@
 /*
- * Calls whose answers depend on more than their arguments: what fits a pipe, which of several
- * errors comes first, what another thread or process has, what the page cache holds, what is being
- * executed. Argument: a directory to work in.
+ * Calls whose answers depend on more than their arguments: on the room in a pipe, the order of
+ * several errors, the state of another thread or process, the page cache, a file in execution.
+ * Argument: a directory to work in.
  */
 #include <asm/prctl.h>
 #include <fcntl.h>
@@ -53,7 +53,7 @@ static void test_vmsplice(void)
         T(vmsplice(p[1], v, 1, 0));
         T(vmsplice(p[1], v, 1, SPLICE_F_NONBLOCK));
         drain(p[0]);
-        /* Not at the start of a page: one more of the pipe's places for the same bytes. */
+        /* Not at the start of a page: these bytes take one more of the pipe's places. */
         v[0] = (struct iovec){ (char *)(((uintptr_t)much + PG - 1) & ~(uintptr_t)(PG - 1)) + 100,
                                N * PG };
         T(vmsplice(p[1], v, 1, SPLICE_F_NONBLOCK));
@@ -191,7 +191,7 @@ static void test_mmap_errors(void)
                                 printf("mmap of %zu, flags %x %x:", fd, types[type], extras[extra]);
                                 for (size_t len = 0; len < 6; len++)
                                         for (size_t off = 0; off < (fd < 6 ? 5 : 3);
-                                             off++) /* what has no size may end later */
+                                             off++) /* files without a size may end later */
                                                 for (size_t a = 0; a < 4; a++)
                                                         for (int prot = 1; prot <= 3; prot += 2) {
                                                                 if (!at[a] &&
@@ -355,7 +355,7 @@ static void test_robust_list(void)
         FAILS(ESRCH, syscall(SYS_get_robust_list, pid, &head, &len));
         FAILS(ESRCH, syscall(SYS_get_robust_list, -1, &head, &len));
         /*
-         * A process of which this one may know nothing, and one that another file executes.
+         * A process of which this one may know nothing, and a process that executes another file.
          */
         pid = start_child();
         if (!pid) {

@@ -1,7 +1,7 @@
 /*
  * t_calls_signals [LEAST LAST [defaults]]
  *
- * Each of the 64 signals, or those from LEAST to LAST: what it does by default, to a program that
+ * Each of the 64 signals, or those from LEAST to LAST: its default action, on a program that
  * computes, sleeps, or has it blocked.  Then, without `defaults`: handlers, masks, queues.  vmrun
  * uses one of the signals too, which must not show.
  */
@@ -123,8 +123,8 @@ static void stop_sender(pthread_t thread)
         pthread_join(thread, NULL);
 }
 
-/* In an emulated machine Linux itself ends such a wait by EINTR, once in some hundred; where it
- * happens more often, somebody else interrupts. */
+/* In an emulated machine Linux itself ends such a wait by EINTR, once in some hundred; more often
+ * means that vmrun interrupts it. */
 enum { INTERRUPTED_MOST = 3 };
 static int interrupted;
 
@@ -203,7 +203,7 @@ static void with_handler(int sig)
         while (!came)
                 ;
         stop_sender(thread);
-        /* Ignored: gone, also what was pending. */
+        /* Ignored: gone, also a pending signal. */
         sigprocmask(SIG_BLOCK, &set, NULL);
         T(kill(getpid(), sig));
         signal(sig, SIG_IGN);

@@ -71,7 +71,7 @@ static void fault_in_thread(void)
 
 static void be_killed(int signo)
 {
-        signal(signo, SIG_DFL);         /* a shell starts what runs beside it without SIGQUIT */
+        signal(signo, SIG_DFL);         /* a shell starts background commands with it ignored */
         pid_t self = getpid(), child = start_child();
         if (!child)
                 _exit(kill(self, signo));

@@ -1,12 +1,12 @@
 /*
- * ELF files as no linker makes them: what the system makes of each is printed, so that a native run
- * and one under vmrun can be compared.
+ * ELF files as no linker makes them.  The system's treatment of each is printed, so that a native
+ * run and a run under vmrun can be compared.
  *
  *   t_elf [SEED [COUNT]]   COUNT files, from that seed on; files are made in the working directory
  *
- * A file that runs shows where its segments lie, what is in them, and what it was told about
- * itself.  Linux kills a program whose segments it cannot map, after the old one is gone; vmrun
- * finds that before, and execve fails: both are "does not start".
+ * A file that runs prints the addresses and the content of its segments, and its auxiliary vector.
+ * Linux kills a program whose segments it cannot map, after the old program is gone; vmrun finds
+ * such segments before, and execve fails: both are "does not start".
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -119,7 +119,7 @@ static void fail(const char *what)
 
 /* --- files --- */
 
-/* Each page of the file is known by its bytes; whoever runs them traps. */
+/* Each page of the file is known by its bytes; a CPU that executes them traps. */
 static void write_file(const struct odd *o, const char *name)
 {
         static unsigned char bytes[FILE_PAGES * PG];
@@ -318,7 +318,7 @@ static void one(uint64_t seed)
         bool linked = kind[k].program == ET_EXEC, has_loader = kind[k].loader;
         odd_make(&program, kind[k].program, linked ? 0x400000 : 0, has_loader ? "./loader" : NULL);
         if (has_loader) {
-                /* Two that are linked to the same addresses overlap by some pages. */
+                /* A program and a loader at fixed addresses overlap by some pages. */
                 odd_make(&loader, kind[k].loader,
                          kind[k].loader == ET_EXEC ? 0x404000 : draw(2) * 0x10000, NULL);
                 /* execve answers such a loader with an error, or kills its program; vmrun with

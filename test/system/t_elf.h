@@ -1,5 +1,5 @@
 /*
- * For t_elf: an odd ELF file, how it is made, and what its program leaves behind.
+ * For t_elf: an odd ELF file, how it is made, and its program's results.
  */
 #ifndef T_ELF_H
 #define T_ELF_H
@@ -14,7 +14,7 @@
 #define LIST       200                  /* pages that a program shows */
 #define OF_PROGRAM (1ul << 63)          /* in a loader's list: an address of its program */
 
-/* What the program's code finds behind itself, in its page of the file (t_elf.c). */
+/* The words behind the program's code, in its page of the file (t_elf.c). */
 struct probe {
         uint64_t own_entry, program_entry, count, touch, list[LIST];
 };
@@ -26,7 +26,7 @@ struct odd {
         size_t size;                    /* of the file */
         char interp[32];                /* at INTERP_AT, if PT_INTERP is to find it */
         struct probe probe;
-        char what[256];                 /* what is odd about it, in words */
+        char what[256];                 /* its oddities, in words */
 };
 
 #define CODE_PAGE 1ul                   /* page of the file that holds the code and its probe */

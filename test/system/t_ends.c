@@ -1,6 +1,7 @@
 /*
- * Signals that end a program by their default action: what its parent sees, in whatever state the
- * signal finds it, and what else becomes of such signals: blocked, waited for, ignored, handled.
+ * Signals that end a program by their default action: the status that its parent sees, in whatever
+ * state the signal finds it, and other fates of such signals: blocked, waited for, ignored,
+ * handled.
  * For runs with --stats, where vmrun has a hand in it, beside native ones.
  *
  * usage: t_ends            a line a case
@@ -314,7 +315,7 @@ static void twice(void)
         say_end("many at a time", SIGTERM, pid);
 }
 
-/* What the program itself sees: of its dispositions, and in /proc. */
+/* The program's own view: its dispositions, and /proc. */
 static int show(void)
 {
         struct { unsigned long handler, flags, restorer, mask; } k;

@@ -1,5 +1,5 @@
 /*
- * What enters kern by other ways than system calls as the C library makes them.
+ * Ways into kern other than system calls as the C library makes them.
  *
  *   t_entry flags [ROUNDS] [level3]         signals while a thread makes system calls with DF, NT
  *                                           and AC set (default: 2000 each). At p = 3 a
@@ -7,7 +7,7 @@
  *                                           interrupts: no frame must have it
  *   t_entry kicks ROUNDS                    INT3 and INT 4 under a storm of signals
  *   t_entry instructions [SECONDS [NAME]]   a line for each of some 600 instructions, or only for
- *                                           this one: what it did. Children run them; a child that
+ *                                           this one: its result. Children run them; a child that
  *                                           takes longer (default: 5 s) is killed
  *   t_entry instructions SECONDS without NAME    for all others
  */

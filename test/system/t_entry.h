@@ -1,4 +1,4 @@
-/* Parts of t_entry, and what they share. */
+/* Parts of t_entry, and their declarations. */
 #ifndef T_ENTRY_H
 #define T_ENTRY_H
 

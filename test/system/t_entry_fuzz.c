@@ -1,8 +1,9 @@
 /*
  * A fuzzer for kern's ways in: blocks of random code (t_entry_fuzz_code.c), and another thread that
- * kicks at random moments. A line for each block: its number, and a hash of what it did: every
- * signal with its frame, and registers and memory at its end. It is the same natively. Signals of
- * the other thread are not part of that: their handler only sees that it begins as handlers do.
+ * kicks at random moments. A line for each block: its number, and a hash of its effects: every
+ * signal with its frame, and registers and memory at its end. The lines are the same natively.
+ * Signals of the other thread are not part of the hash: their handler only sees that it begins as
+ * handlers do.
  *
  *   t_entry_fuzz [--level3] SEED BLOCKS [BLOCK]
  *
@@ -89,7 +90,7 @@ static void note_frame(int sig, const siginfo_t *si, const greg_t *g)
         if (sig == SIGUSR2)             /* its registers hold numbers of processes */
                 return;
         if (sig == SIGTRAP &&
-            si->si_code == TRAP_TRACE) /* and these what is not the same each time */
+            si->si_code == TRAP_TRACE) /* and these are different each time */
                 return;
         note("addr", (uint64_t)si->si_addr);
         note("trap", (uint64_t)g[REG_TRAPNO]);

@@ -1,6 +1,6 @@
 /*
- * Parts of t_entry_fuzz, and what they share. Everything lies at fixed addresses, so that two runs
- * can be compared word by word.
+ * Parts of t_entry_fuzz, and their declarations. Everything lies at fixed addresses, so that two
+ * runs can be compared word by word.
  */
 #ifndef T_ENTRY_FUZZ_H
 #define T_ENTRY_FUZZ_H
@@ -24,7 +24,7 @@
 
 enum { SLOTS = 24 };                    /* places where a block continues after a signal */
 
-/* What code and C share. Code finds it by 32-bit addresses. */
+/* Words that code and C share. Code finds them by 32-bit addresses. */
 struct words {
         uint64_t slot;                  /* the part of the code that runs */
         uint64_t regs[16];              /* at the block's end, by number; rsp is not the block's */
@@ -51,7 +51,7 @@ static inline uint64_t below(struct random *r, uint64_t n) { return (random_next
 
 /* t_entry_fuzz_code.c: writes a block's code to CODE, and where its parts begin to W->slot_at. */
 void code_make(struct random *r);
-/* Leaves out what a pagetable-based KVM does other than a CPU: it loses NT whenever the host
+/* Leaves out the differences of a pagetable-based KVM from a CPU: it loses NT whenever the host
  * interrupts it, and emulates SYSCALL, into ring 0, with a stack pointer that is not canonical. */
 extern int code_for_level3;
 

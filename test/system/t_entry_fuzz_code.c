@@ -3,8 +3,8 @@
  * registers are stored and C continues.
  *
  * A part is an instruction or a few that behave alike on all CPUs and at both privilege levels:
- * what does not (see instructions.known) is not among them. A part that reads clocks, pids or CPUID
- * overwrites what it got. All pointers are aligned, for AC may be set.
+ * others (see instructions.known) are not among them. A part that reads clocks, pids or CPUID
+ * overwrites the values. All pointers are aligned, for AC may be set.
  */
 #include <string.h>
 #include <sys/mman.h>

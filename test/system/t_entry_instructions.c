@@ -1,5 +1,5 @@
 /*
- * A line for each instruction of the table: what became of it. Children run them, for under vmrun
+ * A line for each instruction of the table: its result. Children run them, for under vmrun
  * some may stop their VM.
  */
 #include <poll.h>
@@ -45,7 +45,7 @@ static void describe(const struct instruction *i, const struct outcome *o, char 
                 snprintf(text, n, "ran, flags 0x%lx", o->flags);
 }
 
-/* All from `first` on, up to one that spoils the CPU's state. */
+/* All from `first` on, up to an instruction that spoils the CPU's state. */
 static void child(int out, unsigned first, unsigned end)
 {
         prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -1,9 +1,9 @@
 /*
- * Runs a few bytes of code and says what became of them: a signal, or what is in rax and the flags.
+ * Runs a few bytes of code and gives their outcome: a signal, or the values of rax and the flags.
  *
  * Code may leave DF, NT, AC, any segment and any stack pointer behind it. So handlers run on a
  * stack of their own and call nothing of the C library, and whatever way the code is left, run_end
- * takes back what the C code around it needs.
+ * restores the registers that the C code around it needs.
  */
 #include <asm/prctl.h>
 #include <signal.h>
@@ -17,7 +17,7 @@
 
 unsigned char data[DATA_SIZE] __attribute__((aligned(4096)));
 
-/* Of one thread: what run_code_asm keeps, and where the outcome goes. */
+/* Of one thread: registers that run_code_asm keeps, and the place of the outcome. */
 uint64_t run_rsp, run_fs_base, run_ss, run_cs, run_rax, run_flags;
 static struct outcome *now;
 

@@ -1,6 +1,6 @@
 /*
- * execve: what a program finds when another, here itself, has executed it, and what is left of the
- * one whose execve failed.
+ * execve: the state of a program that another program, here itself, has executed, and the state of
+ * a program whose execve failed.
  *
  *   t_exec              all steps, each of which executes the next one; prints what it sees
  *   t_exec again N KIB  N times: fills KIB of memory, checks it, and executes itself
@@ -96,7 +96,7 @@ static void see_fds(void)
         FAILS(EBADF, read(11, text, 4));
         T(fcntl(700, F_GETFD));
         T(open("file", O_RDONLY));
-        /* All descriptors are closed but the three, and another one is closed when the next program
+        /* All descriptors are closed but the three, and another descriptor when the next program
          * begins. */
         T(syscall(SYS_close_range, 3, ~0u, 0));
         T(close(2));
@@ -333,7 +333,7 @@ static void fail(void)
         free(text);
 }
 
-/* What was there before is there after it failed. */
+/* The program's state is unchanged after execve has failed. */
 static void see_failures(int argc, char **argv)
 {
         char buffer[64] = "";
@@ -420,7 +420,7 @@ static void see_at_path(void)
         exit(1);
 }
 
-/* --- limits, and what is the kernel's anyway --- */
+/* --- limits, and other attributes that the kernel keeps --- */
 
 static void set_limits(void)
 {

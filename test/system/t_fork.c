@@ -1,6 +1,6 @@
 /*
- * What a program may expect of fork, at several times its cache: its output is the same natively
- * and under vmrun.
+ * fork and the memory of both processes, at several times the cache: its output is the same
+ * natively and under vmrun.
  *
  * usage: t_fork [short] [--size MB [TEST]] memory of parent and child, over a working set of that
  *                                          size (4), then processes (t_fork_process.c) and threads
@@ -56,7 +56,7 @@ static void expect(const char *what, const char *p, uint64_t n, uint64_t step, u
                 verify(what, p + i * PG, i, 1, i % step ? else_version : version);
 }
 
-/* Neither sees what the other changes, at the same time and afterwards. */
+/* Neither process sees changes of the other, meanwhile and afterwards. */
 static void test_private(void)
 {
         char *p = map_pages(pages, RW, MAP_PRIVATE);
@@ -98,7 +98,7 @@ static void test_leave(void)
                       0); /* the parent has unmapped it, and used the room for other things */
                 expect("what the parent had and left", p, pages, 1, 1, 0);
                 change(p, pages, 2, 2);
-                expect("changed by the one who stayed", p, pages, 2, 2, 1);
+                expect("changed by the child that stayed", p, pages, 2, 2, 1);
                 _exit(0);
         }
         CHECK(munmap(p, pages * PG) == 0);

@@ -1,5 +1,5 @@
 /*
- * t_fork: processes, their ends, signals and what they inherit beside memory.
+ * t_fork: processes, their ends, their signals, and the state that they inherit beside memory.
  */
 #include <dirent.h>
 #include <fenv.h>
@@ -196,8 +196,8 @@ static void test_signals(void)
         reap(forked_in_handler, 33 << 8);
 
         /*
-         * Mask, handlers and alternate stack are inherited; what is pending, alarms and timers are
-         * not.
+         * Mask, handlers and alternate stack are inherited; pending signals, alarms and timers
+         * are not.
          */
         static char room[65536];
         stack_t stack = { .ss_sp = room, .ss_size = sizeof(room) }, is;

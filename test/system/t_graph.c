@@ -1,6 +1,7 @@
 /*
- * What guides/graph is for, without the graph: values of vertices, looked at in the order of an
- * array of neighbours that lie anywhere.  Prints the same with the guide, without it, and natively.
+ * The use of guides/graph, without the graph: values of vertices, looked at in the order of an
+ * array of neighbours that lie anywhere.  Its output is the same with the guide, without
+ * it, and natively.
  */
 #include <dlfcn.h>
 #include "t_memory.h"

@@ -1,7 +1,7 @@
 /*
  * Guides: a fault that runs one is a fault like any other, whatever the guide does, or does wrong.
- * Prints the same natively and under vmrun.  --called: guides must have been called, which takes a
- * tier that makes a fault wait.
+ * Its output is the same natively and under vmrun.  --called: guides must have been called, which
+ * takes a tier that makes a fault wait.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -19,7 +19,7 @@ static char *arena;
 static bool must_be_called;
 static bool alone = true;               /* no other thread may have evicted a page meanwhile */
 
-/* What guides write: in this program's own data, which is pinned since it is small. */
+/* The words that guides write are in this program's own data, which is pinned since it is small. */
 static struct {
         atomic_ulong calls, missed, came, used;
         atomic_ulong wrong;             /* things that a guide found to be not as promised */
@@ -58,7 +58,7 @@ static void with_guide(vmg_guide_fn *fn, void *arg)
         CHECK(vmg_unguide(arena, PAGES * PG) == (vmg_version() ? 1 : 0) || seen.calls);
 }
 
-/* ---- a guide that does what guides are for ---- */
+/* ---- a guide that prefetches ---- */
 
 static long look_ahead(const struct vmg_fault *f, void *arg)
 {
@@ -260,7 +260,7 @@ static void registers(void)
         count_calls("registers");
 }
 
-/* ---- guides that do what they may not ---- */
+/* ---- guides that break their rules ---- */
 
 static long touches_far(const struct vmg_fault *f, void *arg)
 {
@@ -540,7 +540,7 @@ static void range_is_gone(void)
                 _exit(vmg_unguide(range, PG) == 0 && vmg_unguide(range, 2 * PG) == one ? 0 : 1);
         CHECK(waitpid(pid, &status, 0) == pid && status == 0);
         CHECK(vmg_unguide(range, PG) == 0 && vmg_unguide(range, 2 * PG) == one);
-        /* It was not all mapped: it is for what comes there. */
+        /* Not all of a range need be mapped: the guide serves later mappings there, too. */
         CHECK(munmap(range + 4 * PG, PG) == 0);
         CHECK(vmg_guide(range, 8 * PG, look_ahead, &seen) == 0);
         CHECK(munmap(range, 2 * PG) == 0 && vmg_unguide(range, PG) == one);

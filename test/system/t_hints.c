@@ -1,6 +1,6 @@
 /*
  * libvmguest: arguments that are wrong, ranges at odd places, signal handlers, threads, and
- * processes that fork.  Prints the same natively and under vmrun.
+ * processes that fork.  Its output is the same natively and under vmrun.
  */
 #include <limits.h>
 #include <pthread.h>
@@ -89,7 +89,7 @@ static void bad_vectors(void)
         munmap(shared, PG);
 }
 
-/* Fields beyond what a caller has room for are not written; those beyond what we know are 0. */
+/* Fields for which a caller has no room are not written; fields that vmrun does not know are 0. */
 static void short_stats(void)
 {
         uint64_t room[64];
@@ -121,7 +121,7 @@ static void edges(void)
         CHECK(vmg_unpin(p + PG - 1, 2) == 0);
         CHECK(munmap(p + PG, PG) == 0);
         CHECK(vmg_resident(p, 4 * PG) == -ENOMEM);
-        CHECK(vmg_prefetch(p, 4 * PG) >= 0);    /* what is missing is left out */
+        CHECK(vmg_prefetch(p, 4 * PG) >= 0);    /* a hole is left out */
         munmap(p, 4 * PG);
 }
 
@@ -176,7 +176,7 @@ static void priorities(void)
         verify("all high", arena, 0, PAGES, 1);
         CHECK(vmg_priority(NULL, (uintptr_t)TOP, VMG_HIGH) >= all);
         CHECK(vmg_priority(NULL, (uintptr_t)TOP, VMG_NORMAL) >= all);
-        /* what was never touched, is not mapped, or is no far memory has none */
+        /* a page that was never touched, is not mapped, or is no far memory has none */
         CHECK(vmg_priority(gap, 3 * PG, VMG_HIGH) == 0);
         gap[0] = gap[2 * PG] = 1;
         munmap(gap + PG, PG);
@@ -189,7 +189,7 @@ static void priorities(void)
         munmap(shared, PG);
 }
 
-/* A stream that ends: what lies behind it is as it was, and going on is an ordinary scan. */
+/* A stream that ends: pages behind it are as they were, and a later access is an ordinary scan. */
 static void streams(void)
 {
         for (int down = 0; down < 2; down++) {
@@ -250,7 +250,7 @@ static void *hints_at_random(void *seed)
         return NULL;
 }
 
-/* While others unmap, protect and move what hints are about. */
+/* While other threads unmap, protect and move the ranges of hints. */
 static void threads(void)
 {
         pthread_t id[2];

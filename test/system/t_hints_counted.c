@@ -1,8 +1,8 @@
 /*
  * vmg_prefetchv_counted, vmg_wait, vmg_arrived: arguments that are wrong, words that are far,
  * moved, unmapped or given up while pages are on their way, ranges likewise, many words at a time,
- * and threads and processes that fork, execute and end meanwhile.  Prints the same natively and
- * under vmrun.
+ * and threads and processes that fork, execute and end meanwhile.  Its output is the same
+ * natively and under vmrun.
  */
 #include <limits.h>
 #include <pthread.h>
@@ -77,7 +77,7 @@ static void arguments(void)
         munmap(p, 2 * PG);
 }
 
-/* What is here is not counted, and what was never touched is not either. */
+/* A resident page is not counted, nor is a page that was never touched. */
 static void nothing_to_wait_for(void)
 {
         char *p = map_pages(16, RW, MAP_PRIVATE);
@@ -93,8 +93,8 @@ static void nothing_to_wait_for(void)
 
 /* ---- content ---- */
 
-/* One word for several calls, in turn on the stack, in memory that is far, and in what is asked
- * for. */
+/* One word for several calls, in turn on the stack, in memory that is far, and in the range that is
+ * asked for. */
 static void content(void)
 {
         uint64_t x = 1;
@@ -142,7 +142,7 @@ static void many(void)
                 CHECK(vmg_wait(&left[i]) == 0 && left[i] == 0);
 }
 
-/* ---- what goes away meanwhile ---- */
+/* ---- memory that goes away meanwhile ---- */
 
 /* The range is unmapped, given up, moved, or may not be touched. */
 static void ranges_go(void)

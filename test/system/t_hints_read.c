@@ -1,7 +1,7 @@
 /*
  * vmg_read: arguments that are wrong, all kinds of pages, destinations that are far themselves, and
- * threads that read what others store to, unmap, protect and fork.  Prints the same natively and
- * under vmrun.
+ * threads that read what others store to, unmap, protect and fork.  Its output is the same
+ * natively and under vmrun.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -63,7 +63,7 @@ static void arguments(void)
         errno = 33;
         CHECK(vmg_read(here, NULL, 1, 0) == -EFAULT && errno == 33);
         munmap(p, 4 * PG);
-        /* kern's own part of the address space, natively nobody's */
+        /* kern's own part of the address space, natively unused */
         CHECK(!reads(here, (void *)0x680000000000ul, 8));
         CHECK(!reads(here, (void *)0x67fffffff000ul, 8));
 }
@@ -154,8 +154,8 @@ static void files(void)
 
 /* ---- threads ----
  *
- * Group 0: one thread counts bytes up, so that a reader knows what may be there: no less than had
- * been stored before it asked, no more than was begun when it had its answer.
+ * Group 0: one thread counts bytes up, so that a reader knows the range of its value: from the
+ * last store before its call to the last store begun before its answer.
  * Group 1: MADV_DONTNEED: zero, or the page's byte.  Group 2: unmapped for a while.  Group 3: no
  * access for a while, or moved away. */
 #define GROUPS 4
@@ -234,7 +234,7 @@ static void *read_all_groups(void *seed)
         return NULL;
 }
 
-/* In a child nobody else runs: both ways see the same. */
+/* In a child no other thread runs: both ways read the same bytes. */
 static void child(void)
 {
         uint64_t x = (uint64_t)getpid();

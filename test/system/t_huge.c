@@ -43,7 +43,7 @@ static int huge_file(void)
         return fd;
 }
 
-/* What Linux maps is 2 MiB long, however little was asked for: it must lie over nothing else. */
+/* Linux maps 2 MiB, however little was asked for: the mapping must lie over nothing else. */
 static void neighbours(void)
 {
         char *a = mmap(NULL, PG, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0),

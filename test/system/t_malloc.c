@@ -1,9 +1,9 @@
 /*
  * For guides/malloc: threads that allocate and free in all the ways there are, give blocks to each
- * other and look at each word; children of fork while they do so; what a dead page becomes.
+ * other and look at each word; children of fork while they do so; the fate of a dead page.
  *
- * To be preloaded: the guide, then jemalloc.  Prints the same natively, where the guide does
- * nothing, and under vmrun.
+ * To be preloaded: the guide, then jemalloc.  Its output is the same natively, where the
+ * guide does nothing, and under vmrun.
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -176,7 +176,7 @@ static void threads(int generations, bool forks)
                         pid_t child = fork();
                         CHECK(child >= 0);
                         if (child == 0) {
-                                /* What other threads had under way is lost to it, no more. */
+                                /* It loses only blocks with which other threads were busy. */
                                 struct random r = { (uintptr_t)i };
                                 hammer(&r, rounds / 2);
                                 _exit(0);

@@ -17,7 +17,7 @@
 #include "t_maps.h"
 
 #define SUM_STEPS  100                  /* a line of output for each of these */
-#define FORK_STEPS 250                  /* a child lives for about so many */
+#define FORK_STEPS 250                  /* a child lives for about this number */
 #define CONSTANT_PAGES 1024ul
 #define HUGE_FILE      4ul              /* huge pages of HUGE_CONSTANT */
 

@@ -1,5 +1,5 @@
 /*
- * For t_maps: what its two processes share, and the window in which they map.
+ * For t_maps: declarations for its two processes, and the window in which they map.
  */
 #ifndef T_MAPS_H
 #define T_MAPS_H
@@ -23,8 +23,8 @@ enum object { NOTHING, MEMORY, ON_DISK, HUGE_SHARED, HUGE_READ, CONSTANT, HUGE_C
 
 #define FD_AT    20                     /* the descriptor of object k is FD_AT + k */
 #define FD_TO    (FD_AT + OBJECTS)      /* pipes: steps to the child, */
-#define FD_FROM  (FD_TO + 2)            /* and what it saw */
-#define FD_OTHER (FD_FROM + 2)          /* a file that nobody maps */
+#define FD_FROM  (FD_TO + 2)            /* and its results */
+#define FD_OTHER (FD_FROM + 2)          /* a file that is never mapped */
 
 struct settings { uint64_t seed, steps, from, to; bool huge; };
 extern struct settings set;
@@ -33,9 +33,9 @@ extern struct settings set;
 void draw_start(uint64_t step);
 uint64_t draw(uint64_t below);
 
-/* Adds to the line of what this step did and saw. */
+/* Adds to the line of actions and results of this step. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* What a call returned: a number, or the name of the error. */
+/* Adds the result of a call: a number, or the name of the error. */
 void say_result(long result);
 
 /* Carries out one step in this process. t_maps_ops.c */

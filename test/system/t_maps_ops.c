@@ -1,5 +1,5 @@
 /*
- * t_maps: what a step does in one process.
+ * t_maps: the actions of a step in one process.
  *
  * Linux and vmrun may cut and merge VMAs differently, which a program sees only by mremap, and by
  * calls that fail half way. So each piece of the window that was mapped or changed by one call has
@@ -55,7 +55,7 @@ static struct range some_range(void)
         return r;
 }
 
-/* The piece that page p belongs to; of what is not mapped, the page alone. */
+/* The piece that page p belongs to; the page alone if it is not mapped. */
 static struct range piece_at(uint64_t p)
 {
         struct range r = { p, 1 };
@@ -99,7 +99,7 @@ static void mark(struct range r, enum object o)
                 page[p] = (struct page){ o ? pieces : 0, (uint8_t)o };
 }
 
-/* The pieces in r have been changed: what is left of them outside is another piece now. So it is
+/* The pieces in r have been changed: their parts outside r are other pieces now. That is also so
  * after a call that failed at the end of r: Linux has cut a VMA at the start by then. */
 static void cut(struct range r)
 {
@@ -134,7 +134,7 @@ void catch_faults(void)
         CHECK(sigaction(SIGBUS, &a, NULL) == 0 && sigaction(SIGSEGV, &a, NULL) == 0);
 }
 
-/* Loads the word, or stores it, and says what came of it: the value, or signal, code and whether
+/* Loads the word, or stores it, and says the result: the value, or signal, code and whether
  * the address is the word's. */
 static void touch(volatile uint64_t *word, const uint64_t *value)
 {
@@ -199,8 +199,8 @@ static int some_prot(void)
         return prots[draw(6)];
 }
 
-/* Private mappings of huge pages reserve none: Linux 6.18 loses for ever what was reserved for one
- * that mremap moves. */
+/* Private mappings of huge pages reserve none: Linux 6.18 loses the reservation of a mapping that
+ * mremap moves for ever. */
 static int flags_of(enum object o)
 {
         int flags = draw(4) && o != HUGE_CONSTANT ? 0 : MAP_NORESERVE;
@@ -250,7 +250,7 @@ static void op_map(void)
 }
 
 /* Where the system puts it: only how it is aligned can be told. Here the offset may be wrong, too:
- * with MAP_FIXED Linux would first unmap what is there. */
+ * with MAP_FIXED Linux would first unmap the mapping there. */
 static void op_map_anywhere(uint64_t step)
 {
         enum object o = some_object();

@@ -1,5 +1,5 @@
 /*
- * What a program may expect of its memory, at several times the cache: its output is the same
+ * The memory of a program, at several times the cache: its output is the same
  * natively and under vmrun.
  *
  * usage: t_memory [--size MB]                  each test, over a working set of that size (32)
@@ -175,7 +175,7 @@ static void test_mremap(void)
                 fill(p + to * PG, to, n / 2 + 3, 1);
         }
         CHECK(remap(p, 2 * n * PG, n * PG, 0, NULL) ==
-              p); /* shrink; what lay behind it is another mapping now */
+              p); /* shrink; the rest behind it is another mapping now */
         verify("shrunk", p, 0, n, 1);
         CHECK(!readable(p + n * PG) && readable(p + 2 * n * PG));
         CHECK(munmap(p + 2 * n * PG, 3 * n * PG) == 0);
@@ -353,7 +353,7 @@ static void test_mlock(void)
         CHECK(munmap(p, 4 * PG) == 0 && munmap(q, pages / 2 * PG) == 0);
 }
 
-/* Locked by the page: as long as a program likes, of which it uses what it likes. */
+/* Locked by the page: the range may be of any length, and the program uses any part of it. */
 static void test_mlock_onfault(void)
 {
         uint64_t n = pages / 2 < 1024 ? pages / 2 : 1024;

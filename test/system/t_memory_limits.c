@@ -1,5 +1,5 @@
 /*
- * t_memory: what happens when cache and far memory are used up.  Only of use under vmrun.
+ * t_memory: a program that uses up cache and far memory.  Only of use under vmrun.
  */
 #include "t_memory.h"
 
@@ -12,8 +12,8 @@ static uint64_t take_all(char *chunk[], uint64_t most, uint64_t step)
 }
 
 /*
- * memory_pages: what cache and far tiers hold together.  Most of it can be had, no more than it,
- * and each time the same.
+ * memory_pages: the pages that cache and far tiers hold together.  The program can have most of
+ * them, no more, and the same number each time.
  */
 int limits_test(uint64_t memory_pages)
 {
@@ -31,7 +31,7 @@ int limits_test(uint64_t memory_pages)
                 CHECK(sbrk((intptr_t)(memory_pages * PG)) == (void *)-1 && errno == ENOMEM &&
                       (uint64_t)sbrk(0) == heap);
                 FAILS(ENOMEM, remap(chunk[0], step * PG, memory_pages * PG, MREMAP_MAYMOVE, NULL));
-                /* What need not be had at once is let pass. */
+                /* A mapping whose pages need not be there at once is allowed. */
                 CHECK((p = mmap(NULL, 8 * memory_pages * PG, RW, ANON | MAP_NORESERVE, -1, 0)) !=
                       MAP_FAILED);
                 CHECK(munmap(p, 8 * memory_pages * PG) == 0);

@@ -1,7 +1,7 @@
 /*
  * t_memory --random: operations at random on a window of the address space, on the heap and on
- * loose chunks, against a model that is kept apart: for each cell the tag of its content. What is
- * touched is verified at once, everything now and then.
+ * loose chunks, against a model that is kept apart: for each cell the tag of its content. Cells
+ * that are touched are verified at once, all cells now and then.
  */
 #include <sys/uio.h>
 #include "t_memory.h"
@@ -9,8 +9,8 @@
 enum kind { UNMAPPED, ANONYMOUS, PRIVATE_FILE, SHARED_FILE, SHARED_ANONYMOUS };
 
 /*
- * What page of the window is; and the content of its cells, but for SHARED_FILE, whose are in the
- * file.
+ * The state of a page of the window, and the content of its cells, but for SHARED_FILE: those tags
+ * are kept for the file.
  */
 struct page { uint8_t kind, prot, noreserve, locked; uint32_t file_page; uint64_t tag[CELLS]; };
 
@@ -416,7 +416,7 @@ static void op_remap(void)
         char *r = remap(at(s), n * PG, m * PG,
                         MREMAP_MAYMOVE | MREMAP_FIXED | (dontunmap ? MREMAP_DONTUNMAP : 0), at(to));
         if (r == MAP_FAILED &&
-            errno == EFAULT) { /* the target has been unmapped, and what was to be cut off */
+            errno == EFAULT) { /* the target and the part to cut off have been unmapped */
                 expect("munmap", to, munmap(at(to), m * PG), 0);
                 for (uint64_t p = to; p < to + m; p++)
                         model[p] = (struct page){ 0 };

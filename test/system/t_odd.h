@@ -1,5 +1,5 @@
 /*
- * For t_odd: what its two parts share, and the memory they work on.
+ * For t_odd: declarations for its two parts, and the memory they work on.
  */
 #ifndef T_ODD_H
 #define T_ODD_H

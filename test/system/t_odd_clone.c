@@ -2,7 +2,7 @@
  * t_odd: clone and clone3.
  *
  * A child makes one call, exit, and touches no memory, so that it may have any stack. Its parent
- * blocks all signals that can be blocked: the one that tells of the child's end may be any.
+ * blocks all signals that can be blocked: any of them may tell of the child's end.
  *
  * Not drawn, because vmrun is known to differ (docs/syscalls.md), or the answer depends on Linux:
  *   a process in its parent's memory without CLONE_VFORK, or one of its own memory with CLONE_VFORK
@@ -35,7 +35,7 @@
         (THREAD_NEEDS | CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | \
          CLONE_CHILD_CLEARTID | DETACHED | CLONE_IO | CLONE_PTRACE | CLONE_UNTRACED)
 
-/* In the window: words for the results, a page for the struct, one that is read-only, a hole. */
+/* In the window: words for the results, a page for the struct, a read-only page, a hole. */
 #define WORDS    ((int *)WINDOW)
 #define STRUCT   (WINDOW + PG)
 #define CONSTANT (WINDOW + 2 * PG)
@@ -69,7 +69,7 @@ static long call(long nr, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64
         return result;
 }
 
-/* Do the answers of vmrun and Linux differ by what is known? */
+/* Are the answers of vmrun and Linux known to differ? */
 static bool known(uint64_t flags)
 {
         if (flags & CLONE_THREAD)
@@ -111,7 +111,7 @@ static uint64_t some_flags(void)
         return flags;
 }
 
-/* Not one that cannot be blocked. */
+/* A signal that can be blocked. */
 static uint64_t some_signal(void)
 {
         static const uint64_t odd[] = { 0, SIGUSR1, 64, 65, 128, 255, 256, 1ul << 32, -1ul };

@@ -2,7 +2,7 @@
  * t_odd: calls of memory.
  *
  * Before each case the window has the mappings of `layout` again, each of its pages with a number
- * as its first byte. After it, a line tells what is mapped there, and the numbers. So one call is
+ * as its first byte. After it, a line tells the mappings there, and the numbers. So one call is
  * all that may cut or merge mappings: how far Linux merges them is not the subject.
  *
  * Not drawn, because the answer depends on the kernel's configuration or version, or because vmrun
@@ -140,7 +140,7 @@ static uint64_t some_address(void)
         }
 }
 
-/* Of a range at addr. What could be meant, and would be more than the window, is not drawn. */
+/* Of a range at addr. A length that is valid, but longer than the window, is not drawn. */
 static uint64_t some_length(uint64_t addr)
 {
         static const uint64_t odd[] = { 0, 1, PG - 1, PG + 1, 3 * PG + 1, PAGES * PG, -1ul, -PG,
@@ -304,7 +304,7 @@ static void say_address(uint64_t at)
                 printf("%#lx", at);
 }
 
-/* What mmap or mremap has put where it liked; removed again. */
+/* Describes a mapping at an address that mmap or mremap chose, and removes it. */
 static void say_elsewhere(uint64_t at, uint64_t len)
 {
         printf(" elsewhere%s:", at < 1ul << 32 ? " below 4G" : "");

@@ -1,6 +1,7 @@
 /*
  * OpenMP: loops, reductions, tasks, critical sections and locks over memory that need not fit into
- * the cache. Argument: words of the array. Prints the same with any number of threads.
+ * the cache. Argument: words of the array. Its output is the same with any number of
+ * threads.
  */
 #include <omp.h>
 #include <stdint.h>

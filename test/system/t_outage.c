@@ -1,13 +1,13 @@
 /*
- * A memory node that answers late: what system calls do to pages meanwhile costs no processor time,
- * and nothing is lost.
+ * A memory node that answers late: system calls that use its pages meanwhile cost no processor
+ * time, and nothing is lost.
  *
  * usage: t_outage writes SECONDS PAGES    the node delays each write for so long; PAGES: nearly the
  *                                         cache
- *        t_outage reads SECONDS PAGES     the same with reads; PAGES: twice the cache
+ *        t_outage reads SECONDS PAGES     the node delays each read; PAGES: twice the cache
  *        t_outage populate SECONDS PAGES  one call brings all pages: no other takes so long
  *        t_outage exit SECONDS PAGES      the program ends with 7 meanwhile
- * Says on standard error what it measured.
+ * Prints its measurements on standard error.
  */
 #include <pthread.h>
 #include <signal.h>

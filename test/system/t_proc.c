@@ -1,7 +1,7 @@
 /*
  * /proc/self as a program finds it: stat, statm, status, auxv, task, comm. Sizes differ from run to
- * run; what is printed and checked is how they change, and that they agree with one another and
- * with what the program knows of itself.
+ * run; lines and checks are about their changes, and about their agreement with one another
+ * and with the program's own data.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 static char text[1 << 18];
 static int initialized = 5;
 
-/* Without stdio, whose buffers would be part of what is measured. */
+/* Without stdio, whose buffers would be part of the sizes. */
 static char *content(const char *path)
 {
         int fd = open(path, O_RDONLY);
@@ -159,7 +159,7 @@ static void test_tasks(void)
         FAILS(ENOENT, open("/proc/self/task/1073741824/status", O_RDONLY));
         CHECK(number("/proc/thread-self/status", "Pid:") == (unsigned long)syscall(SYS_gettid));
         CHECK(number("/proc/self/status", "FDSize:") >= 64);
-        /* By other ways to the same file. */
+        /* By other paths to these files. */
         snprintf(path, sizeof(path), "/proc/%d/statm", getpid());
         CHECK(strtoul(content(path), NULL, 10) * 4 == kib("VmSize:"));
         dir = open("/proc/self", O_PATH);
@@ -428,7 +428,7 @@ static void test_mem(void)
         munmap(p, 5 * PG);
 }
 
-/* What it is beside a file that can be read and written. */
+/* Its behaviour as a file, beside reads and writes. */
 static void test_mem_as_file(void)
 {
         int fd = open("/proc/self/mem", O_RDWR), path;
@@ -492,8 +492,8 @@ static void test_mem_after_vfork(void)
         unlink("private");
 }
 
-/* A thread maps a file while the child of a vfork opens one that vmrun writes: each has a table of
- * descriptors, and what is vmrun's own in one of them is not touched by the other. */
+/* A thread maps a file while the child of a vfork opens a file that vmrun writes: each has a table
+ * of descriptors, and vmrun's own descriptors in one table are not touched by the other process. */
 static _Atomic int stage;
 static volatile char *mapped;
 

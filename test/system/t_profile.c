@@ -1,6 +1,6 @@
 /*
  * A program that waits for far memory at known places, for --profile: three quarters of it in
- * hot(), a quarter in cool().  The argument says what else it does.
+ * hot(), a quarter in cool().  The argument chooses other work.
  */
 #include <errno.h>
 #include <fcntl.h>

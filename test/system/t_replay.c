@@ -1,6 +1,6 @@
 /*
- * Touches pages in an order that no policy foresees, but that is the same in each run: what
- * --record and --replay are for.  Prints sums of the words, and "wrong" for one that is.
+ * Touches pages in an order that no policy foresees, but that is the same in each run: the use of
+ * --record and --replay.  Prints sums of the words, and "wrong" for a wrong sum.
  *
  * usage: t_replay PAGES ROUNDS [THREADS [SEED]]
  *        t_replay fork PAGES ROUNDS

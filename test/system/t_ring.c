@@ -26,7 +26,7 @@ static void on_fault(int sig) { siglongjmp(back, sig); }
 static int packets;
 static unsigned loopback;
 
-/* Someone listens, so that no answer says that nobody does. */
+/* A socket listens, so that no ICMP answer says that the port is closed. */
 static const struct sockaddr_in here = { .sin_family = AF_INET,
                                          .sin_port = 0x6712,           /* as it is sent */
                                          .sin_addr = { 0x0100007f } }; /* 127.0.0.1 */

@@ -3,11 +3,12 @@
  * that needs more memory than the cache has.
  *
  * usage: t_sched KIND MIB            prints "ready" and ends when standard input does
- *        t_sched KIND MIB ACCESSES   then another thread accesses MIB at random, so often, beside
- *                                    one a CPU that computes; prints the milliseconds
+ *        t_sched KIND MIB ACCESSES   then another thread accesses MIB at random, ACCESSES times,
+ *                                    beside a thread for each CPU that computes; prints the
+ *                                    milliseconds
  *
  * KIND: other, idle, batch, nice, pinned, fifo: of the beginner; widened: it has all CPUs;
- * narrowed: the same, and then its own again.  With "-fork" behind it a child does all this,
+ * narrowed: it has all CPUs, and then its own again.  With "-fork" behind it a child does all this,
  * with "-main" the first thread is the beginner.  Status 77: not permitted.
  */
 #include <pthread.h>

@@ -5,9 +5,9 @@
  *
  *   t_self [SEED [ROUNDS]]
  *
- * What differs by nature, or from run to run, is in the tables `vector_known` and `known`. Not
- * drawn are what docs/syscalls.md refuses (options of prctl, READ_IMPLIES_EXEC), options of prctl
- * since Linux 6.3, and policies that keep the program from running on a busy machine.
+ * Values that differ by nature, or from run to run, are in the tables `vector_known` and `known`.
+ * Not drawn are calls that docs/syscalls.md refuses (options of prctl, READ_IMPLIES_EXEC), options
+ * of prctl since Linux 6.3, and policies that keep the program from running on a busy machine.
  */
 #include <dirent.h>
 #include <elf.h>

@@ -1,5 +1,5 @@
 /*
- * What the files of t_self share.
+ * Declarations for the files of t_self.
  */
 #ifndef T_SELF_H
 #define T_SELF_H
@@ -14,7 +14,7 @@
 uint64_t draw(uint64_t below);
 
 /* Makes a call that changes something; makes all those that ask. Each is printed with its
- * arguments and what it returned. t_self_calls.c */
+ * arguments and result. t_self_calls.c */
 void make_change(void);
 void ask_questions(void);
 

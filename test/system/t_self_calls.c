@@ -1,5 +1,5 @@
 /*
- * t_self: calls that change what the kernel tells a program about itself, and calls that ask.
+ * t_self: calls that change a program's attributes in the kernel, and calls that ask for them.
  */
 #include <errno.h>
 #include <sched.h>

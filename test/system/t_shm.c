@@ -1,6 +1,5 @@
 /*
- * What a program may expect of memory that it shares with others: its output is the same natively
- * and under vmrun.
+ * Memory that a program shares with others: its output is the same natively and under vmrun.
  *
  * usage: t_shm             System V's segments (here), then mappings and truncated files
  *                          (t_shm_files.c)
@@ -110,7 +109,7 @@ static void test_places(void)
         CHECK(munmap(room, 8 * PG) == 0 && shmdt(room + 8 * PG) == 0 &&
               munmap(room + 14 * PG, 6 * PG) == 0 && attached(id) == 1);
 
-        /* By parts: each counts.  shmdt takes what is left, also without the beginning. */
+        /* By parts: each counts.  shmdt takes the parts that are left, also without the first. */
         CHECK(munmap(p + 2 * PG, PG) == 0 && attached(id) == 2);
         CHECK(munmap(p, PG) == 0 && attached(id) == 2);
         CHECK(touch(p, false) == SIGSEGV && touch(p + PG, false) == 0);
@@ -172,7 +171,7 @@ static void test_calls(void)
         FAILS(EINVAL, shmctl(id, IPC_RMID, NULL));
 }
 
-/* Another user: what the mode says. */
+/* Another user has the rights of the mode. */
 static void test_rights(void)
 {
         int id = new_segment(), theirs = shmget(IPC_PRIVATE, PG, IPC_CREAT | 0604);

@@ -11,7 +11,7 @@
 int touch(void *p, bool write);
 
 /*
- * The line of /proc/self/maps at p, which has n pages: what stands behind the addresses, with one
+ * The line of /proc/self/maps at p, which has n pages: the text behind the addresses, with one
  * number in each of two formats.
  */
 void expect_maps(const void *p, uint64_t n, const char *middle, int number, const char *name,

@@ -109,8 +109,8 @@ static char *map_object(unsigned k, int *fd)
 /* --- two processes --- */
 
 /*
- * Each process writes what the other reads, in turns, also through another mapping, and to pages
- * that neither had touched before the fork.
+ * Each process writes words that the other reads, in turns, also through another mapping, and to
+ * pages that neither had touched before the fork.
  */
 static void pair(unsigned k)
 {
@@ -171,7 +171,7 @@ static void seals(void)
 
 /* --- files that are cut short --- */
 
-/* What [p, p + FEW pages) is, of an object that has `left` whole pages and `bytes` more. */
+/* The content of [p, p + FEW pages), of an object that has `left` whole pages and `bytes` more. */
 static void expect_cut(char *p, uint64_t left, uint64_t bytes)
 {
         uint64_t there = left + (bytes > 0);
@@ -350,7 +350,7 @@ static void longer(unsigned k)
         CHECK(touch(p + (end - 2) * PG, false) == SIGBUS);
         CHECK(p == q + 2 * PG || touch(q + 2 * PG, false) == SIGSEGV);
 
-        /* A child sees it as well, and can do the same. */
+        /* A child has this mapping as well, and can grow it, too. */
         pid_t child = start_child();
         if (!child) {
                 verify("in a child", p, 2, end - 2, 2);

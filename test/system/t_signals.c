@@ -1,6 +1,6 @@
 /*
  * Signal handlers: every line it prints must be the same natively and under vmrun. Timers only end
- * waits; what is printed never depends on when they do.
+ * waits; no output depends on when they do.
  *
  *   t_signals            all of it
  *   t_signals die N      dies in the n-th way, for a test of the status
@@ -286,7 +286,7 @@ static void test_waits(int flags)
         on(SIGALRM, tick, flags, 0);
         every(20000);
         ticks = 0;
-        /* Without SA_RESTART the first tick ends it: what a later one wrote, poll would find. */
+        /* Without SA_RESTART the first tick ends it: poll would find the byte of a later tick. */
         ticks_until_write = flags ? 3 : 0;
         T(read(pipe_fds[0], c, 4));
         ticks_until_write = 0;
@@ -903,7 +903,7 @@ static uint64_t work(uint64_t x, int n)
         return x;
 }
 
-/* What is read from a file or written to one comes whole, whatever signal comes meanwhile. */
+/* A read or write of a file is complete, whatever signal comes meanwhile. */
 static void test_files(void)
 {
         const size_t size = 8 << 20;

@@ -1,10 +1,10 @@
 /*
- * Two memory nodes, of which one answers reads late: what a thread that waits for a page there does
- * to one that reads pages of the other.
+ * Two memory nodes, of which one answers reads late: whether a thread that waits for a page there
+ * delays a thread that reads pages of the other node.
  *
- * usage: t_silent BLOCKS       each of 256 pages; says "silent: ok" if that one does not wait
+ * usage: t_silent BLOCKS       each of 256 pages; says "silent: ok" if the latter does not wait
  *
- * Says on standard error what it measured.
+ * Prints its measurements on standard error.
  */
 #include <pthread.h>
 #include <stdatomic.h>

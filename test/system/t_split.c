@@ -86,7 +86,7 @@ static void block_bus(int how)
         sigprocmask(how, &bus, NULL);
 }
 
-/* ---- a guide: it is ended, and its program goes on ---- */
+/* ---- a guide: it is ended, and its program continues ---- */
 
 #define SIZE (4ul << 20)                /* several times the cache */
 

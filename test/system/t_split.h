@@ -1,5 +1,5 @@
 /*
- * What split_lock and t_split have in common: a thread that waits at its instruction has this in
+ * For split_lock and t_split: a thread that waits at its instruction has this in
  * RBX, and the instruction's address in RAX.
  */
 #ifndef T_SPLIT_H

@@ -5,8 +5,8 @@
  *
  * fork, vfork: by the round, a child has a default action, a handler, an ignored or a blocked
  * signal; it must end as Linux would have it.
- * work: children of vfork that change this process's memory are killed anywhere.  It must then have
- * what they have finished, and nothing wrong.
+ * work: children of vfork that change this process's memory are killed anywhere.  Its memory
+ * must then have the changes that they finished, and no wrong word.
  */
 #include <sys/wait.h>
 #include "t_memory.h"

@@ -1,6 +1,6 @@
 /*
- * What at_steps and t_steps have in common: which signal a child gets in which round, and by what
- * it says that its beginning is over.
+ * For at_steps and t_steps: which signal a child gets in which round, and how it says that its
+ * beginning is over.
  */
 #ifndef T_STEPS_H
 #define T_STEPS_H
@@ -28,7 +28,7 @@ static inline enum steps_mode steps_mode(unsigned round)
         return m == STEPS_IGNORED && steps_signal(round) == SIGCHLD ? STEPS_DEFAULT : m;
 }
 
-/* The child would stop, and nobody but at_steps let it go on. */
+/* The child would stop, and only at_steps would continue it. */
 static inline bool steps_stops(unsigned round)
 {
         int sig = steps_signal(round);

@@ -1,6 +1,6 @@
 /*
  * For the system call tests: every call is printed with its result, so that a native run and one
- * under vmrun can be compared byte for byte; what must hold everywhere is checked as well.
+ * under vmrun can be compared byte for byte; results that must hold everywhere are checked as well.
  */
 #ifndef T_SYS_H
 #define T_SYS_H
@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Bad arguments are what is tested. */
+/* Tests of bad arguments need them. */
 #pragma GCC diagnostic ignored "-Wnonnull"
 #ifndef __clang__
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
@@ -64,7 +64,7 @@ static inline void memory_init(void)
 static inline void *edge(size_t n) { return memset(pages + 2 * PG - n, 0, n); }
 static inline void *across(size_t n) { return memset(pages + PG - n / 2, 0, n); }
 
-/* Four times the smallest cache that the tests use: what is not touched meanwhile is far then. */
+/* Four times the smallest cache that the tests use: pages not touched meanwhile are far then. */
 static inline void forget(void)
 {
         static char *much;
@@ -99,7 +99,7 @@ static inline int scratch_begin(int argc, char **argv, const char *name)
         close_range(3, ~0U, 0);         /* whatever was inherited */
         return 0;
 }
-/* Removes it, if it is empty; what main() returns. */
+/* Removes it, if it is empty.  Returns main()'s result. */
 static inline int scratch_end(void)
 {
         printf("failures %d\n", failures);

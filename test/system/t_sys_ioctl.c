@@ -1,6 +1,6 @@
 /*
- * ioctl: families of commands, their sizes, directions and errors, and what has no size in its
- * number. Argument: a directory to work in.
+ * ioctl: families of commands, their sizes, directions and errors, and commands without a size in
+ * their number. Argument: a directory to work in.
  */
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -17,8 +17,8 @@
 #include "t_sys.h"
 
 /*
- * Reads until @len bytes have come: a terminal passes on what was written to it in its own time,
- * and in pieces. Returns how many came, which are fewer only when nothing more came for ten
+ * Reads until @len bytes have come: a terminal passes on bytes that were written to it in its own
+ * time, and in pieces. Returns how many came, which are fewer only when nothing more came for ten
  * seconds.
  */
 static size_t read_pieces(int fd, char *to, size_t len)
@@ -167,7 +167,7 @@ static void test_files(void)
         close_range(3, ~0U, 0);
 }
 
-/* No size, no struct: what such a command does with its argument is known by its number alone. */
+/* No size, no struct: vmrun knows the argument of such a command by its number alone. */
 static void test_without_size(void)
 {
         int u = socket(AF_INET, SOCK_DGRAM, 0), ns = open("/proc/self/ns/uts", O_RDONLY);

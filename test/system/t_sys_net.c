@@ -279,7 +279,7 @@ static void test_wait(void)
         FD_SET(p[1], &w);
         T(select(p[1] + 1, r, &w, NULL, &tv));
         printf("%d %d\n", FD_ISSET(p[0], r), FD_ISSET(p[1], &w));
-        /* Linux ignores what lies beyond the process's table, which has 64 places at least. */
+        /* Linux ignores bits beyond the process's table, which has 64 places at least. */
         FD_SET(60, r);
         FAILS(EBADF, select(61, r, NULL, NULL, &tv));
         FAILS(EFAULT, select(5, (void *)nothing, NULL, NULL, NULL));

@@ -5,8 +5,9 @@
  * The calls are data (t_sys_pointers_*.c): their arguments, and which of them are buffers of what
  * size. For each buffer and each kind of address the call is made with that buffer there and all
  * others in good memory, and a line tells its result: run natively and under vmrun, the outputs
- * must be equal. What succeeds is put back where it would change later results; what would harm the
- * machine is made only with addresses that cannot work. Argument: a directory to work in.
+ * must be equal. The effect of a call that succeeds is undone where it would change later results;
+ * a call that would harm the machine is made only with addresses that cannot work. Argument: a
+ * directory to work in.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -232,7 +233,7 @@ static void drain(int fd)
                 ;
 }
 
-/* Before each call that says so: the same content everywhere. */
+/* Before each call: gives the objects that its flags name their content again. */
 static void restore(unsigned flags)
 {
         static const char text[64] = "to be read by whatever reads: the rest is zeros";

@@ -1,5 +1,5 @@
 /*
- * What t_sys_pointers.c and its tables share: a call, its arguments, and which of them are buffers.
+ * For t_sys_pointers.c and its tables: a call, its arguments, and which of them are buffers.
  */
 #ifndef T_SYS_POINTERS_H
 #define T_SYS_POINTERS_H

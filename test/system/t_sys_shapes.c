@@ -202,7 +202,7 @@ static void test_vectors(void)
         T(readv(fd, v, 1024) == -1 ? errno == EINVAL || errno == EFAULT : 0);
         v[5].iov_len = (size_t)SSIZE_MAX + 1;
         FAILS(EINVAL, readv(fd, v, 1024));
-        /* The same through a socket and a pipe, where pieces become one. */
+        /* These pieces through a socket and a pipe, where they become one. */
         for (int i = 0; i < 1024; i++)
                 v[i] = (struct iovec){ data + i * 16, (size_t)i % 9 };
         for (int i = 0; i < 32 * PG; i++)
@@ -422,7 +422,7 @@ static void test_far(void)
         munmap(to, 64 * PG);
 }
 
-/* process_vm_readv and process_vm_writev: on this process, one that ended, and the checks in their
+/* process_vm_readv and process_vm_writev: on this process and an ended one, and the checks in their
  * order. */
 static void test_process_vm(void)
 {

@@ -1,6 +1,5 @@
 /*
- * Files, descriptors, pipes, times, limits, and what bad addresses give. Argument: a directory to
- * work in.
+ * Files, descriptors, pipes, times, limits, and bad addresses. Argument: a directory to work in.
  */
 #include <dirent.h>
 #include <fcntl.h>

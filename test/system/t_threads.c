@@ -1,10 +1,10 @@
 /*
- * Threads: checks itself, and prints the same natively and under vmrun.
+ * Threads: checks itself; its output is the same natively and under vmrun.
  *
  *   t_threads            all groups
  *   t_threads GROUP...   these: basic, futex, lock, own, signal, memory, vfork
- *   t_threads long ...   the same, five times as long
- *   t_threads short ...  a third of it
+ *   t_threads long ...   these groups, five times as long
+ *   t_threads short ...  these groups, a third as long
  *   t_threads end N      ends in the n-th way (t_threads_ends.c), for a test of the status
  *   t_threads collide    two threads touch the same far pages at the same time
  *   t_threads limit      as many threads as there can be, where there cannot be many

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define MS 1000000ll          /* in ns */
-#define PATIENCE (20000 * MS) /* what ought to happen at once may take so long on a busy machine */
+#define PATIENCE (20000 * MS) /* for an event that ought to be near, on a busy machine */
 
 struct test { const char *group, *name; void (*run)(void); };
 extern const struct test basic_tests[], futex_tests[], lock_tests[], own_tests[], signal_tests[],
@@ -34,7 +34,7 @@ static inline int times(int n) { return n * effort / 100; }
 /* A failed check is printed and counted; the test continues. */
 extern _Atomic int failures;
 void check_failed(const char *file, int line, const char *what);
-#ifndef CHECK                           /* t_memory.h has one that ends the program */
+#ifndef CHECK                           /* t_memory.h has a CHECK that ends the program */
 #define CHECK(cond) ((cond) ? (void)0 : check_failed(__FILE__, __LINE__, #cond))
 #endif
 

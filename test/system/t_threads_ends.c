@@ -254,7 +254,7 @@ static void asks_child(void)
 
 static void *exits_23(void *arg) { sleep_ms(50); exit(23); return arg; }
 
-/* What the child of a vfork forks is a process like others: it may lose its first thread. */
+/* A child of a vfork's child is a process like others: it may lose its first thread. */
 static void grandchild_loses_first_thread(void)
 {
         int status;

@@ -1,5 +1,5 @@
 /*
- * t_threads: what each thread has of its own.
+ * t_threads: the attributes that each thread has of its own.
  */
 #include <fcntl.h>
 #include <fenv.h>

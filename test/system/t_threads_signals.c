@@ -282,7 +282,7 @@ static void *works(void *arg)
 }
 
 /*
- * SIGALRM every @us microseconds, or at ten times what a signal takes if that is more: the main
+ * SIGALRM every @us microseconds, or at ten times a signal's time if that is more: the main
  * thread gets most of them, and has to get on in between.
  */
 static void every(long us)

@@ -198,7 +198,7 @@ static void keeps_to_itself(void)
         close(fd);
 }
 
-/* What the child maps and frees is the parent's too. */
+/* Mappings that the child makes and removes are the parent's too. */
 static void maps(void)
 {
         char *volatile p = NULL, *volatile q = mmap(NULL, 8192, PROT_READ | PROT_WRITE,

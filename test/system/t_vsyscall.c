@@ -1,6 +1,6 @@
 /*
  * The calls of the vsyscall page, natively and under vmrun with the same result.  Where the
- * kernel has no such page (vsyscall=none), a native run checks nothing and prints the same.
+ * kernel has no such page (vsyscall=none), a native run checks nothing and prints the usual lines.
  */
 #include <sched.h>
 #include <setjmp.h>

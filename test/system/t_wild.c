@@ -1,6 +1,6 @@
 /*
  * A program that writes where only kern may, then does a little work and ends with status 7. It
- * knows the address map: which of vmrun's own memory it hits is what the test is about (wild.sh).
+ * knows the address map: the test is about the part of vmrun's memory that it hits (wild.sh).
  *
  *   t_wild PLACE [VALUE]     one word (default: a wild one); fills a place of several words with it
  *   t_wild list              the places, a line each: how many words, name
@@ -48,7 +48,7 @@ static const struct place places[] = {
         { "pdpt", WINDOW + PDPT_OFF(0x555555555000 >> 39), PAGE_SIZE },
         { "ram.pd", WINDOW + RAM_PD_OFF, 64 },
         { "guard", VCPU_SELF + VCPU_GUARD_OFF, 8 },
-        /* All of what a memset that goes too far hits. */
+        /* All words that a memset hits if it goes too far. */
         { "self", VCPU_SELF, sizeof(struct vcpu) },
         { "self.first", VCPU_SELF, 64 },
         { "self.512", VCPU_SELF + 512, 64 },

@@ -20,7 +20,7 @@ if command[0] == "--interrupt":
 
 pid, terminal = pty.fork()
 if pid == 0:
-    # Shells start what runs in the background with it ignored.
+    # Shells start background commands with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.execvp(command[0], command)
 seen, due = b"", None

@@ -2,7 +2,7 @@
 # that the program may have done it. It never hangs, and never ends with status 0.
 # shellcheck shell=bash disable=SC2034,SC2154
 
-# What no code but kern has a reason to write: these must not pass.
+# Places that only kern has a reason to write: writes there must not pass.
 wild_guarded=(header text gdt idt idt.all tss guard pml4 pdpt ram.pd self self.first
     block0 block0.all control control.first)
 
@@ -69,7 +69,7 @@ wild_write() {
     selected "$name" || return 0
     OUT=$WORK/guest.out ERR=$WORK/guest.err
     cd "$WORK" || exit 1
-    # What hangs gets a SIGTERM first, which must end it too.
+    # A program that hangs gets a SIGTERM first, which must end it too.
     run_limited timeout $((limit / 3)) "$vmrun" --cache 16M -- \
         "$build/test/system/t_wild" ${1:+"$1" "$3"}
     case $status in

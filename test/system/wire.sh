@@ -49,7 +49,7 @@ wire_latency() {
     done
 }
 
-# A program cannot read pages faster than the wire brings them, nor, with what it looks ahead, at
+# A program cannot read pages faster than the wire brings them, nor, with pages fetched ahead, at
 # much less than half that: 4 MiB a second are 1,024 pages.
 wire_bandwidth() {
     local name='wire: pages come no faster than its bandwidth' LIMIT=$limit why='' before moved took
@@ -91,10 +91,10 @@ wire_mixed() {
     done
 }
 
-# With one CPU for all, a scan that never waits lets the cleaner run all the same: without, 350 to
-# 700 of these pages are fetched on demand, since nothing can be asked for ahead.
+# With one CPU for all, a scan that never waits must still let the cleaner run: without it 350 to
+# 700 of these pages are fetched on demand, since vmrun can ask for none ahead.
 wire_one_cpu() {
-    local name='wire: one CPU, and pages come ahead all the same' LIMIT=$limit why='' fetched
+    local name='wire: one CPU, and pages still come ahead' LIMIT=$limit why='' fetched
     selected "$name" || return 0
     rm -f "$WORK/stats"
     run_limited taskset -c "$(taskset -cp $$ | sed 's/.*: \([0-9]*\).*/\1/')" \
@@ -107,7 +107,7 @@ wire_one_cpu() {
 }
 
 # Guides are called, good and bad ones; --stats names those that were stopped, and why. There is
-# room for 64, so what a later part makes may take the place of what an earlier one did.
+# room for 64 guides, so guides of a later part may take the places of earlier ones.
 wire_guides() {
     local name='wire: guides' LIMIT=$limit why='' node='mem:64M?latency=100000&bandwidth=1G' how
     selected "$name" || return 0
@@ -120,7 +120,7 @@ wire_guides() {
     [ "$(wire_value guide.0.state)" = removed ] || why='the first one is not removed'
     wire "$node" -- "$build/test/system/t_guides" --called signals
     wire_guides_ended interrupted || why='none was interrupted'
-    [ "$(wire_value guide.0.state)" = off ] || why='one that was interrupted is not off'
+    [ "$(wire_value guide.0.state)" = off ] || why='an interrupted guide is not off'
     wire_verdict "$name" "$why"
 }
 
@@ -130,7 +130,7 @@ wire_guides_ended() {
 }
 
 # redis-server as it is, with its guide: lists that were filled in random order, so that their
-# blocks are no neighbours, are walked with far fewer waits, and are what they were.
+# blocks are no neighbours, are walked with far fewer waits, and keep their elements.
 wire_redis() {
     local name='wire: redis and its guide' LIMIT=$limit why='' guide
     local -A waits said
