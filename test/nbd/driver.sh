@@ -166,6 +166,9 @@ else
         good "nbdkit, unix socket, depth $depth" --depth "$depth" "$unix_url"
     done
     good 'nbdkit, few pages, again and again' --pages 40 --depth 32 "$unix_url"
+    good 'nbdkit, a forked child and the next program' --count 1000 --family "$unix_url"
+    good 'hand back: nbdkit, a forked child and the next program' --count 1000 --family \
+        --hand-back "$unix_url"
     LIBNBD_DEBUG=1 good 'LIBNBD_DEBUG of the program' --count 100 "$unix_url"
     if grep -q 'libnbd: debug' "$ERR"; then
         not_ok 'LIBNBD_DEBUG prints nothing' 'libnbd wrote to standard error'
@@ -437,6 +440,8 @@ else
     done
     good 'a command is sent at once after sockets were looked at in vain' --size $((16 << 20)) \
         --count 1000 --unasked "nbd+unix:///?socket=$S"
+    good 'memnode, a forked child and the next program' --size $((16 << 20)) --count 1000 \
+        --family "nbd+unix:///?socket=$S"
     in_background --size $((64 << 20)) --seconds 2 "nbd+unix:///?socket=$S"
     good 'memnode, a second lease beside the first' --size $((64 << 20)) --count 20000 \
         "nbd+unix:///?socket=$S"
@@ -456,6 +461,8 @@ else
     serve "$S" "$memnode" --size 512M --hugepages none --drain-timeout 0 --listen "nbd+unix://$S"
     good 'hand back: memnode without trouble' --hand-back --downs 0 --size $((16 << 20)) \
         "$lease_url"
+    good 'hand back: memnode, a forked child and the next program' --hand-back --downs 0 \
+        --size $((16 << 20)) --count 1000 --family "$lease_url"
     # Stopped, it is down after a second, and never lost by silence.
     good 'hand back: memnode that stands still' --hand-back --downs 1 --timeout 500 \
         --connect-timeout 300 --size $((64 << 20)) --stop "$server" "$lease_url"

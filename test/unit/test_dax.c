@@ -18,17 +18,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "base/privfd.h"
 #include "base/host.h"
 #include "far/window.h"
+#include "file_node.h"
+#include "test/drivers/conformance.h"
+
+#define PAGES 2048u
+#define DEPTH 200u
 
 /* --- what the runtime's files need from elsewhere --- */
 
-struct options opt;
 static int memory_error;
 uint64_t host_memory_total(void) { return 64ull << 30; }
 uint64_t host_memory_available(void) { return 48ull << 30; }
 bool host_number(const char *path, uint64_t *v) { (void)path, (void)v; return false; }
+void info_(const char *fmt, ...) { (void)fmt; }
 void die_(int status, const char *fmt, ...) { (void)fmt; _exit(status); }
 uint64_t vm_take_gpa(struct vm *vm, uint64_t size)
 {
@@ -43,8 +47,9 @@ int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
         return memory_error;
 }
 
-static char folder[] = "/tmp/vmrun-test.XXXXXX", path[64];
-static char why[FAR_WHY];
+static struct node_option *const o = &file_nodes.option;
+static const char *const path = file_nodes.path, *const folder = file_nodes.folder;
+static const char *const why = file_nodes.why;
 
 static void make_file(uint64_t bytes)
 {
@@ -54,23 +59,8 @@ static void make_file(uint64_t bytes)
         close(fd);
 }
 
-static struct node_option o = { .url = "dax:file", .weight = 1 };
-
-static int open_node(struct far_node *n, const char *file)
-{
-        *n = (struct far_node){ .driver = &far_dax, .option = &o, .url = o.url };
-        why[0] = 0;
-        return far_dax.open(n, file, why);
-}
-
-static void refused(const char *file, int err, const char *words)
-{
-        struct far_node n;
-        assert_int_equal(open_node(&n, file), err);
-        if (!strstr(why, words) || strlen(why) + 1 >= FAR_WHY)
-                fail_msg("'%s' instead of '%s'", why, words);
-        assert_int_equal(privfd_next(0), -1);
-}
+/* A mapped slab keeps the lock of its file. */
+static void unmap_all(void) { munmap((void *)FAR_WINDOW, 1 << 30); }
 
 static void files(void **state)
 {
@@ -80,7 +70,7 @@ static void files(void **state)
 
         (void)state;
         make_file(40 << 20);
-        assert_int_equal(open_node(&n, path), 0);
+        assert_int_equal(file_node_open(&n, path), 0);
         assert_int_equal(n.pages + n.kept, 40 << 8);
         assert_int_equal(n.kept, 1);
         assert_int_equal(n.granule, 0);
@@ -88,7 +78,7 @@ static void files(void **state)
         assert_non_null(strstr(text, "40.0M of a file"));               /* one page less */
 
         /* Locked, also against this very process; free again when closed. */
-        assert_int_equal(open_node(&second, path), -EWOULDBLOCK);
+        assert_int_equal(file_node_open(&second, path), -EWOULDBLOCK);
         assert_non_null(strstr(why, "another node of this vmrun uses it"));
 
         /* The slabs are the file, page by page, and one behind the other. */
@@ -122,12 +112,11 @@ static void files(void **state)
         assert_int_equal(*(uint64_t *)s[0].va, 1);              /* nothing zeroes it */
 
         /* The lock stays as long as any of it is mapped. */
-        far_dax.close(&n);
-        assert_int_equal(privfd_next(0), -1);
-        assert_int_equal(open_node(&n, path), -EWOULDBLOCK);
-        munmap((void *)FAR_WINDOW, 64 << 20);
-        assert_int_equal(open_node(&n, path), 0);
-        far_dax.close(&n);
+        file_node_close(&n);
+        assert_int_equal(file_node_open(&n, path), -EWOULDBLOCK);
+        unmap_all();
+        assert_int_equal(file_node_open(&n, path), 0);
+        file_node_close(&n);
 }
 
 /* The message names the owner. */
@@ -144,18 +133,18 @@ static void holder(void **state)
         pid_t pid = fork();
         if (pid == 0) {
                 prctl(PR_SET_NAME, "big-job");
-                if (open_node(&n, path) != 0 || write(ready[1], &byte, 1) != 1)
+                if (file_node_open(&n, path) != 0 || write(ready[1], &byte, 1) != 1)
                         _exit(1);
                 pause();
         }
         assert_int_equal(read(ready[0], &byte, 1), 1);
-        assert_int_equal(open_node(&n, path), -EWOULDBLOCK);
+        assert_int_equal(file_node_open(&n, path), -EWOULDBLOCK);
         snprintf(expect, sizeof(expect), "process %d (big-job) uses it: wait for its end", pid);
         assert_non_null(strstr(why, expect));
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-        assert_int_equal(open_node(&n, path), 0);
-        far_dax.close(&n);
+        assert_int_equal(file_node_open(&n, path), 0);
+        file_node_close(&n);
         close(ready[0]);
         close(ready[1]);
 }
@@ -165,31 +154,31 @@ static void no_files(void **state)
         char other[80];
 
         (void)state;
-        refused("", -EINVAL, "give dax:PATH");
-        refused("/no/such/file", -ENOENT, "no such file: make it");
-        refused("/dev/null/x", -ENOTDIR, "no such file");
-        refused(folder, -EISDIR, "it is a directory");
-        refused("/dev/zero", -ENODEV, "no DAX device");
-        refused("/dev/null", -ENODEV, "no DAX device");
+        file_node_refused("", -EINVAL, "give dax:PATH");
+        file_node_refused("/no/such/file", -ENOENT, "no such file: make it");
+        file_node_refused("/dev/null/x", -ENOTDIR, "no such file");
+        file_node_refused(folder, -EISDIR, "it is a directory");
+        file_node_refused("/dev/zero", -ENODEV, "no DAX device");
+        file_node_refused("/dev/null", -ENODEV, "no DAX device");
         if (geteuid() != 0)                                     /* root may open everything */
-                refused("/proc/version", -EACCES, "cannot be written");
+                file_node_refused("/proc/version", -EACCES, "cannot be written");
         make_file(0);
-        refused(path, -EINVAL, "too small with 0: make it larger");
+        file_node_refused(path, -EINVAL, "too small with 0: make it larger");
         make_file(4096);
-        refused(path, -EINVAL,
+        file_node_refused(path, -EINVAL,
                 "too small with 4K: make it larger"); /* the mark's page is all of it */
         make_file(4097);
-        refused(path, -EINVAL, "4097 bytes, is no multiple of 4K");
+        file_node_refused(path, -EINVAL, "4097 bytes, is no multiple of 4K");
         make_file(100);
-        refused(path, -EINVAL, "no multiple of 4K");
+        file_node_refused(path, -EINVAL, "no multiple of 4K");
         snprintf(other, sizeof(other), "%s/fifo", folder);
         assert_int_equal(mkfifo(other, 0600), 0);
-        refused(other, -EINVAL, "neither a file nor a DAX device");
+        file_node_refused(other, -EINVAL, "neither a file nor a DAX device");
         unlink(other);
         make_file(1 << 20);
         chmod(path, 0400);
         if (geteuid() != 0)
-                refused(path, -EACCES, "cannot be written");
+                file_node_refused(path, -EACCES, "cannot be written");
 }
 
 static void write_at(off_t at, const char *text)
@@ -218,39 +207,39 @@ static void others_data(void **state)
         (void)state;
         make_file(1 << 20);
         write_at(0, "precious");
-        refused(path, -EEXIST, "data in it that vmrun did not write");
+        file_node_refused(path, -EEXIST, "data in it that vmrun did not write");
         assert_non_null(strstr(why, "?overwrite=yes"));
         make_file(4097); /* nor is it told how to make such a file fit */
         write_at(4096, "x");
-        refused(path, -EEXIST, "data in it that vmrun did not write");
+        file_node_refused(path, -EEXIST, "data in it that vmrun did not write");
         make_file(1 << 20);
         write_at(500 << 10, "precious");                        /* behind a hole */
-        refused(path, -EEXIST, "data in it that vmrun did not write");
+        file_node_refused(path, -EEXIST, "data in it that vmrun did not write");
 
         /* The file stays as it was until a slab of it is leased. */
-        o.overwrite = true;
-        assert_int_equal(open_node(&n, path), 0);
-        far_dax.close(&n);
-        o.overwrite = false;
-        refused(path, -EEXIST, "data in it that vmrun did not write");
+        o->overwrite = true;
+        assert_int_equal(file_node_open(&n, path), 0);
+        file_node_close(&n);
+        o->overwrite = false;
+        file_node_refused(path, -EEXIST, "data in it that vmrun did not write");
 
-        o.overwrite = true;
+        o->overwrite = true;
         write_at(0, "precious");
-        assert_int_equal(open_node(&n, path), 0);
+        assert_int_equal(file_node_open(&n, path), 0);
         assert_int_equal(far_dax.lease(&n, NULL, 0, 255, &s, NULL), 0);
         assert_true(starts_with("precious"));                   /* no slot was written */
         memset((void *)s.va, 'P', 255 << 12);                   /* all of them */
         munmap((void *)s.va, 255 << 12);
-        far_dax.close(&n);
-        o.overwrite = false;
-        assert_int_equal(open_node(&n, path), 0);               /* marked */
-        far_dax.close(&n);
+        file_node_close(&n);
+        o->overwrite = false;
+        assert_int_equal(file_node_open(&n, path), 0);               /* marked */
+        file_node_close(&n);
 
         /* cp makes another file of it, although its inode stays: the new file has no mark. */
         assert_int_equal(truncate(path, 0), 0);
         assert_int_equal(truncate(path, 1 << 20), 0);
         write_at(0, "precious");
-        refused(path, -EEXIST, "data in it that vmrun did not write");
+        file_node_refused(path, -EEXIST, "data in it that vmrun did not write");
 
         /* Blocks that are set aside are no data. */
         make_file(1 << 20);
@@ -259,8 +248,47 @@ static void others_data(void **state)
         close(fd);
         assert_int_equal(stat(path, &st), 0);
         assert_true(st.st_blocks * 512 >= 1 << 20);
-        assert_int_equal(open_node(&n, path), 0);
-        far_dax.close(&n);
+        assert_int_equal(file_node_open(&n, path), 0);
+        file_node_close(&n);
+}
+
+/* As kern uses it: any page in any order; in a child of fork; and in the next program. */
+static void use(struct far_node *n)
+{
+        static const struct traffic traffic = { .count = 20000, .run = 48 };
+        struct far_node next;
+
+        assert_int_equal(n->pages, PAGES);
+        harness_start(n, PAGES, PAGES / 2);
+        conform_traffic(&traffic);
+        conform_read_back();
+        conform_child();
+        assert_true(conform_kept(&next));
+        free(n->data);
+        file_node_close(&next);
+        unmap_all();
+}
+
+static void pages(void **state)
+{
+        struct far_node n;
+
+        (void)state;
+        make_file((PAGES + 1) * PAGE_SIZE);
+        assert_int_equal(file_node_open(&n, path), 0);
+        use(&n);
+}
+
+/* mem: has no file, but the size in its place. */
+static void memory(void **state)
+{
+        struct far_node n;
+
+        (void)state;
+        file_nodes.driver = &far_mem;
+        assert_int_equal(file_node_open(&n, "8M"), 0);
+        use(&n);
+        file_nodes.driver = &far_dax;
 }
 
 /* Mappings of large pages begin at multiples of them, whatever is in the window. */
@@ -291,18 +319,19 @@ static void alignment(void **state)
 
 int main(void)
 {
-        if (!mkdtemp(folder)) {
-                perror(folder);
+        if (!file_nodes_init(&far_dax, "/tmp/vmrun-test.XXXXXX")) {
+                perror("/tmp");
                 return 99;
         }
-        snprintf(path, sizeof(path), "%s/file", folder);
-        privfd_init();
-        const struct CMUnitTest tests[] = { cmocka_unit_test(files), cmocka_unit_test(holder),
+        harness_init(DEPTH, PAGES);
+        const struct CMUnitTest tests[] = { cmocka_unit_test(files), cmocka_unit_test(pages),
+                                            cmocka_unit_test(memory),
+                                            cmocka_unit_test(holder),
                                             cmocka_unit_test(no_files),
                                             cmocka_unit_test(others_data),
                                             cmocka_unit_test(alignment) };
         int failed = cmocka_run_group_tests_name("dax", tests, NULL, NULL);
-        unlink(path);
-        rmdir(folder);
+        harness_end();
+        file_nodes_end();
         return failed;
 }
