@@ -36,10 +36,10 @@ static const struct node_option *wanted(unsigned *count)
         return opt.nnodes ? opt.nodes : &far_default_node;
 }
 
-/* What the program before execve kept, by far_adopt(). */
+/* The nodes that the program before execve kept, by far_adopt(). */
 static struct { bool any; struct far_kept kept; } inherited;
 
-/* Of node i; NULL: nothing. */
+/* Node i as that program kept it; NULL: it did not. */
 static const struct far_kept_node *inherited_node(unsigned i)
 {
         return inherited.any && inherited.kept.node[i].kept ? &inherited.kept.node[i] : NULL;
@@ -129,7 +129,7 @@ static struct {
         /* Set by the first thread that ends the program: no other thread releases the leases, and
          * the loss of a node no longer matters. */
         atomic_flag begun;
-        bool still;                     /* by far_still(), for far_end() of the same thread */
+        bool still;                     /* by far_still(), for its thread's far_end() */
 } ending = { .begun = ATOMIC_FLAG_INIT };
 
 /* Releases the leases of all remote nodes except the lost one.  No other thread is in a driver.
@@ -141,7 +141,7 @@ static void say_goodbye(const struct far_node *lost)
                         far_node_at(i)->driver->close(far_node_at(i));
 }
 
-/* Copies that are under way are writes too: then others have the nodes cut this process off. */
+/* Copies under way are writes too: then other processes have the nodes cut this process off. */
 void far_still(void) { ending.still = held_stop(); }
 
 void far_end(void)
@@ -200,7 +200,7 @@ void far_init(uint64_t room)
                 if (!n)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", o[i].origin, why);
                 if (kept && kept->drained) {
-                        n->pages = 0;   /* those that it gave are in the tree, if there is one */
+                        n->pages = 0;   /* its slabs are in the tree, if there is one */
                         drain_is_over(n);
                 }
                 far_node_add(n);
@@ -231,7 +231,7 @@ int far_check(FILE *f)
                         err = -EIO;
                 fprintf(f, "%-16s%s %s: %s\n", i ? "" : "nodes", o[i].name,
                         open[i] ? "works" : "fails", open[i] ? text : why);
-                fflush(f);              /* the next one may take a while to answer */
+                fflush(f);              /* the next node may take a while to answer */
         }
         for (unsigned i = count; i-- > 0; )
                 if (open[i])

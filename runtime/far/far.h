@@ -50,9 +50,9 @@ struct far_kept {
  * has none.  far_expect_end(): the child has ended, or executed its program. */
 int far_expect_program(void);
 void far_expect_end(int number);
-/* execve: fills k with the descriptors and driver state that the next vmrun inherits.  expected:
- * this is a vfork child, and that is what far_expect_program() returned; else NULL.  Returns true
- * if remote leases cannot be inherited; the caller then calls far_end() just before execve. */
+/* execve: fills k with the descriptors and driver state that the next vmrun inherits.  expected: in
+ * a vfork child, the number that far_expect_program() returned; else NULL.  Returns true if remote
+ * leases cannot be inherited; the caller then calls far_end() just before execve. */
 bool far_keep(struct far_kept *k, const int *expected);
 /* Just before execve, with all other threads quiesced and no transfer under way: this program's
  * slots are free as soon as it is gone.  false: execve has failed. */

@@ -1,6 +1,6 @@
 /*
- * The I/O thread: takes entries off the rings of all vCPUs (abi_rings.h) as requests (request.c), and
- * gives drivers of nodes their turns.
+ * The I/O thread: takes entries off the rings of all vCPUs (abi_rings.h) as requests (request.c),
+ * and gives drivers of nodes their turns.
  *
  * It spins while work is in flight or was a moment ago, if a driver's completions bypass the host
  * kernel.  Then it sleeps in poll(2) on the drivers' completion channels and on the guest's
@@ -58,7 +58,7 @@
 #include "far/turns.h"
 #include "vm/vm.h"
 
-#define INLINE_MORE 16                  /* turns after the one that ended the wait */
+#define INLINE_MORE 16                  /* turns after the turn that ended the wait */
 #define INLINE_MS   10                  /* longest sleep: vCPUs, too, change words, with no bell */
 #define FDS_MAX    256                  /* of all drivers together */
 
@@ -175,7 +175,7 @@ static bool wait_for_news(int limit_ms)
                         return false;
                 n += (unsigned)got;
         }
-        if (outage_patience() == 0)    /* a driver has handed something back */
+        if (outage_patience() == 0)    /* a driver has handed a transfer back */
                 return false;
         poll(fds, n, limit_ms);
         if (fds[0].revents & POLLIN) {

@@ -14,9 +14,8 @@ struct vm;
 /* Attaches the remote nodes and starts the thread, once: before the first slab of one of them is
  * used.  pieces: of the tree (tree.h). */
 void io_start(struct vm *vm, struct slot_pieces *pieces);
-/* Adds a node to the table; if the others are attached, it is attached before that.  Under the
- * lease lock (slabs.c), by one thread at a time, which is not within io_hold().  why: FAR_WHY
- * bytes. */
+/* Adds a node to the table; if the other nodes are attached, attaches it first.  Under the lease
+ * lock (slabs.c), by one thread at a time, which is not within io_hold().  why: FAR_WHY bytes. */
 int io_add(struct far_node *n, char *why);
 /* Waits until the nodes are attached: for a thread that asks a node for more than pages.  In a
  * forked child the I/O thread attaches them, which takes as long as they take to answer. */
@@ -32,8 +31,8 @@ void io_wake(void);
 /* The I/O thread is quiesced, outside of any driver, from io_hold() to io_release(). */
 void io_hold(void);
 void io_release(void);
-/* Between io_hold() and io_release(): ends the thread, and makes it again, in another VM if need
- * be. Nodes stay connected. */
+/* Between io_hold() and io_release(): io_end() ends the thread, and io_again() starts another, for
+ * another VM if need be.  Nodes stay connected. */
 void io_end(void);
 void io_again(void);
 /* In a forked child: there is no I/O thread and no transfer under way. */

@@ -58,8 +58,8 @@ struct far_node {
 
         /* --- By the driver in open(); constant then, but for `data`, `unit` and `pages`. --- */
         void *data;                     /* the driver's own */
-        /* Capacity.  Lowered by nodes.c to option->size, then under the lease lock: to what slabs
-         * can name, and to what is leased when the node has no more. */
+        /* Capacity.  Lowered by nodes.c to option->size, then under the lease lock: to the pages
+         * that slabs can name, and to the leased pages when the node has no more. */
         uint64_t pages;
         /* Pages that the driver keeps for itself, not counted in `pages`, out of the size that the
          * user asked for. */
@@ -69,8 +69,8 @@ struct far_node {
          * whole.  Known at the latest when a link is up. */
         uint32_t unit;
         bool alone;                     /* no second process can use it, so there is no fork */
-        /* cut() works, and of what was sent on a connection nothing arrives once the node has
-         * answered its successor. */
+        /* cut() works, and no transfer sent on a connection arrives once the node has answered on
+         * that connection's successor. */
         bool fences;
 
         /* --- Under the lease lock (slabs.h). --- */
@@ -87,8 +87,8 @@ struct far_node {
          * cleared in a forked child.  Relaxed: for other threads a hint. */
         _Atomic bool up;
         int64_t down_since;             /* now_ms(); 0: it is up, or was not up yet */
-        /* How often it came up and went down without a transfer that ended well (far_pause()); and
-         * one has failed since it came up. */
+        /* How often it came up and went down without a transfer that ended well (far_pause()).
+         * `failed`: a transfer has failed since it came up. */
         _Atomic unsigned barren;
         bool failed;
         unsigned given, writing;        /* transfers that are not over, queued ones too; writes */
@@ -97,8 +97,8 @@ struct far_node {
          * for other threads a hint. */
         _Atomic bool is_drained;
         bool lost, lost_pages;          /* by far_lost(): it will not come back; with pages */
-        char why[FAR_WHY];              /* so it is lost */
-        bool settled;                   /* outage.c has seen that */
+        char why[FAR_WHY];              /* the reason of the loss */
+        bool settled;                   /* outage.c has handled the loss */
 
         /* --- By the I/O side: statistics of this process, in pages but for `breaks`.  Relaxed:
          * other threads only read them. --- */
@@ -142,10 +142,10 @@ struct far_request {
         uint32_t page;                  /* in its slab */
         const struct far_place *place;
         char *frame;                    /* PAGE_SIZE bytes inside what attach() registered */
-        /* Which bytes: all, unless op is FAR_READ; then by the node's unit.  They go to the same
-         * place of the frame. */
+        /* The bytes of the page to move: all, unless op is FAR_READ; then by the node's unit.  They
+         * are at this offset of the frame, too. */
         uint16_t offset, len;
-        /* by the driver: sent more than once, and what was sent first may still arrive */
+        /* by the driver: sent more than once, and the first sending may still arrive */
         bool repeated;
         /* By the driver, of a transfer that is over: the node has the page no more, or could not
          * write it, -errno; else 0.  If it is a write, and the node does not fence, no page is
@@ -166,17 +166,19 @@ struct far_range { uint64_t first, last; };
  * Nodes that hand back (far_node.hands_back)
  *
  * A node is down until the driver calls far_up(), at the earliest within attach().  It goes down
- * when a connection breaks, when transfers are under way on one and none of them ends for a second
- * (NBD), or for half a second and then it does not answer on the control connection either, or for
- * three seconds (RDMA), or when an NBD server answers one with an error; a disk when no transfer
- * ends for a second, or one does not for --timeout.  Silence is counted between calls of poll(), at
- * most 50 ms each, so a process that did not run blames no node.  Then the
- * driver, within poll() or post():
+ * when a connection breaks; and
+ *   NBD: when the server answers a transfer with an error, or when transfers are under way on a
+ *     connection and none of them ends for a second;
+ *   RDMA: when none of them ends for three seconds, or for half a second and then the node does
+ *     not answer on the control connection either;
+ *   a disk: when no transfer ends for a second, or one of them does not end for --timeout.
+ * Silence is counted between calls of poll(), at most 50 ms each, so a process that did not run
+ * blames no node.  Then the driver, within poll() or post():
  *   1. ends all data connections of this process to the node.  From here on no old request touches
  *      a frame.  At the node an old WRITE may still arrive; if the node fences, only before
  *      far_up();
  *   2. calls far_down(), if the node was up;
- *   3. gives each request that it had taken, and that is not over, back by far_failed();
+ *   3. gives back by far_failed() each request that it has taken and that is not over;
  *   4. connects again in the background, from poll(), for as long as it takes;
  *   5. calls far_up() when everything is connected and the node has ended the older connections.
  * Only proof ends the node by far_lost(), as without hands_back: a goodbye, an answer that the
@@ -228,9 +230,9 @@ struct far_driver {
         /* A completion interrupts the thread that called post(), also in a system call of the
          * program: so no thread of the program may call it (--io inline). */
         bool own_thread;
-        /* On this host, and the next program needs no more than keep() gives, whatever became of
-         * its rights.  So it is not leased again after execve, as a remote node is by a process
-         * without others in its tree. */
+        /* The node is on this host, and keep() gives the next program all that it needs, whatever
+         * became of its rights.  So after execve the node is not leased again.  A remote node is,
+         * by a process without others in its tree. */
         bool local;
         /* In a forked child: closes the inherited copies of the parent's connections, without
          * telling the node.  attach() makes the child's own connections, to the same slabs, when a
@@ -239,15 +241,15 @@ struct far_driver {
          * this driver cannot. */
         bool (*forked)(struct far_node *n);
         far_sum_fn *sum;                /* far_sum() */
-        /* Has the node end all connections of dead members, and refuse new ones.  When this returns
-         * 0, nothing that they sent can arrive any more; -ESTALE: nor can it because all that the
-         * node held is gone; else -errno with why.  Waits, at most limit_ms.  Any thread, one at a
+        /* Has the node end all connections of dead members, and refuse new ones.  0: nothing that
+         * those members sent can arrive any more.  -ESTALE: likewise, since all data that the
+         * node held is gone.  Else -errno with why.  Waits, at most limit_ms.  Any thread, one at a
          * time, the node attached; only if node.fences. */
         int (*cut)(struct far_node *n, const struct far_range *dead, unsigned count,
                    unsigned limit_ms, char why[FAR_WHY]);
-        /* Answers a draining node (far_asked()).  moved: this process needs it no
-         * more, and has nothing under way there; its connections end, for good.  Else it cannot
-         * move.  By the thread that calls poll(); never waits.  False: not done yet, to be called
+        /* Answers a draining node (far_asked()).  moved: this process needs the node no more, and
+         * has nothing under way there; its connections end, for good.  Else its pages cannot move.
+         * By the thread that calls poll(); never waits.  False: not done yet, to be called
          * again. */
         bool (*answer)(struct far_node *n, bool moved);
 };
@@ -256,8 +258,9 @@ void far_done(struct far_request *r);
 /* The transfer will never be over on this node; far_lost() or far_down() has given the reason.
  * Once the driver has returned, outage.c has the request go on. */
 void far_failed(struct far_request *r);
-/* Only for nodes that hand back (see struct far_driver): the node takes transfers; and it takes
- * none for now.  Called in turns, far_up() first.  They may not call the driver. */
+/* Only for nodes that hand back (see struct far_driver).  far_up(): the node takes transfers.
+ * far_down(): it takes none for now.  Called in turns, far_up() first.  Neither may call the
+ * driver. */
 void far_up(struct far_node *n);
 void far_down(struct far_node *n, const char *why);
 /* The node wants this process to move its pages elsewhere.  Any thread; may be repeated. */
@@ -293,8 +296,8 @@ static inline unsigned far_pause(const struct far_node *n, unsigned least)
         return barren < 2 ? least : least << (barren < 6 ? barren - 1 : 5);
 }
 
-/* How long the node may take to answer at open.  One that may have returned is asked while the
- * program runs, by a thread that others may wait for. */
+/* How long the node may take to answer at open.  Shorter for a node that may have returned: it is
+ * asked while the program runs, by a thread for which other threads may wait. */
 unsigned far_connect_ms(const struct far_node *n);
 
 #endif

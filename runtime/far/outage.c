@@ -74,7 +74,7 @@ void far_up(struct far_node *n)
         repair_wanted();
 }
 
-/* A transfer of it was handed back and is not seen to yet. */
+/* A transfer of the node was handed back, and outage_step() has not handled it yet. */
 static bool has_failed(const struct far_node *n)
 {
         for (const struct far_request *r = requests.failed; r; r = r->next)
@@ -83,7 +83,7 @@ static bool has_failed(const struct far_node *n)
         return false;
 }
 
-/* Not of a drained node: drain.c says that. */
+/* Says nothing of a drained node: drain.c does. */
 static void say_lost(const struct far_node *n, bool copied)
 {
         if (is_set(&n->is_drained))
@@ -97,8 +97,7 @@ static void say_lost(const struct far_node *n, bool copied)
 }
 
 /* The node is lost.  Without copies, a failed transfer is a lost page, and the program ends.  Pages
- * of a draining node may have copies: the program ends when it asks for one that has
- * none. */
+ * of a draining node may have copies: the program ends when it asks for a page without a copy. */
 static void handle_loss(struct far_node *n)
 {
         const struct copies c = copies();
@@ -108,7 +107,7 @@ static void handle_loss(struct far_node *n)
         if (!copied && (n->lost_pages || has_failed(n)))
                 outage.on_loss(n);
         if (!n->hands_back && n->writing)
-                copies_unfenced(&c, n);         /* before they are called over */
+                copies_unfenced(&c, n);         /* before its writes count as over */
         repair_needed();
         say_lost(n, copied);
         n->settled = true;

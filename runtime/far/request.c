@@ -7,13 +7,13 @@
  *   request_post()    as many of a list as its node's driver has room for; demand reads first
  *   driver            moves the data, and calls far_done()
  *   far_done()        a read: the sum is compared, the entry becomes PRESENT.  A write: when each
- *                     copy is there or has missed it, its ring entry is over.  vCPUs that sleep on
- *                     it are woken
+ *                     place has its copy or has missed it, its ring entry is over.  vCPUs that
+ *                     sleep on it are woken
  *
- * A node that breaks hands its transfers back (far_failed).  Then outage.c has their requests go on
- * without it: a read is asked of another place; a write goes on without that copy, which is not
- * read from then on.  A request that no node can carry out now is stranded: outage.c tries it again
- * until --timeout has passed, and ends the program then.
+ * A node that breaks hands its transfers back (far_failed).  Then outage.c carries their requests
+ * on without the node: a read is asked of another place; a write misses the copy there, which no
+ * process reads from then on.  A request that no node can carry out now is stranded: outage.c tries
+ * it again until --timeout has passed, and ends the program then.
  */
 #include <errno.h>
 #include <limits.h>
@@ -205,8 +205,8 @@ static bool any_unfencing(const struct far_slab *s, unsigned places)
         return false;
 }
 
-/* Of a write that is over: counts it at each such node where it may still arrive.  True: there is
- * one. */
+/* Counts a write that is over at each node that cannot fence and where the write may still arrive.
+ * True: there is such a node. */
 static bool count_retired(const struct request *q)
 {
         bool due = false;
@@ -241,7 +241,7 @@ static void send_write(struct request *q)
         q->waits = copies_to_write(&c, q->slab, q->slot);
         if (q->waits) {
                 q->stranded = 0;
-                /* At each attempt: the slab may have got such a place since the write was begun. */
+                /* At each attempt: the slab may have got a place at such a node meanwhile. */
                 if (any_unfencing(q->slab, q->waits))
                         slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot));
                 write_copies(q);
@@ -294,8 +294,8 @@ static struct request *begin(uint64_t slot, frame_t frame, enum far_op op)
 }
 
 /* [I] A slot is not repaired, nor called wrong, while a write of it is under way: the copy would be
- * of the page before, and might be called good after the write was over.  Writes that come later
- * wait (`behind`). */
+ * of the slot's older page, and might be called good after the write was over.  Writes that come
+ * while the slot is held wait (`behind`). */
 static void note_write(struct request *q)
 {
         q->before = NULL;
@@ -450,8 +450,8 @@ unsigned request_post(void)
 
 /* ---- and back ---- */
 
-/* Has the page, or have its pieces, come as they were sent?  If a page was read whole for a part,
- * the sums of its pieces are learned: the next part of it needs no more than its pieces. */
+/* Has the page, or have its pieces, come as they were sent?  From a page that was read whole for a
+ * part this learns the sums of the pieces: the next part of that page is read by pieces alone. */
 static bool is_right(const struct far_request *r)
 {
         const struct request *q = r->owner;
@@ -481,8 +481,8 @@ static void wake_entry(pte_slot_t *pte)
                 word_wake((const void *)pte_word(pte), INT_MAX);
 }
 
-/* Tells vCPUs that sleep until the frame is over (kern/pager/notices.h).  Of a demand read only if
- * its entry had WAITERS. */
+/* Tells vCPUs that sleep until the frame's transfer is over (kern/pager/notices.h).  For a demand
+ * read, called only if its entry had WAITERS. */
 static void tell_notices(const struct request *q)
 {
         const struct notices_of told = {
@@ -508,7 +508,8 @@ static void prefetch_over(struct request *q, int err)
         reuse(q);
 }
 
-/* Of a write or a part.  Release: the bytes are there.  Its vCPU may reuse the entry then. */
+/* The ring entry of a write or a part is over.  Release: the bytes are there.  Its vCPU may reuse
+ * the entry then. */
 static void entry_over(struct request *q, enum io_state state)
 {
         _Atomic uint32_t *word = &q->entry->state;
@@ -542,8 +543,8 @@ static void page_lost(struct request *q, struct far_node *n, const struct far_re
 }
 
 /* A page that did not come as it was sent is read once more, whole: if a link spoiled it on the
- * way, it is right then.  Else another copy is read, and if that is right the first one is not read
- * again.  Else the page is lost, and an access to it is SIGBUS. */
+ * way, it is right then.  Else another copy is read, and if that copy is right the first copy is
+ * not read again.  Else the page is lost, and an access to it is SIGBUS. */
 static void read_wrong(struct far_request *r)
 {
         struct request *q = r->owner;
@@ -562,7 +563,7 @@ static void read_wrong(struct far_request *r)
                 send_read(q);
         } else if (q->repair && !r->error && copies_drain(&c, n)) {
                 /* The node drains: a process that reads the page must find no better copy
-                 * elsewhere.  Perhaps none will read it, as it was changed while it was sent. */
+                 * elsewhere.  Perhaps no process will, as the page changed while it was sent. */
                 repair_read(q);
         } else if (q->repair) {
                 q->unfit = !r->error;
@@ -643,8 +644,8 @@ static void count_missed(const struct request *q)
                 repair_missed();
 }
 
-/* Without nodes that are drained for this process, also if they are only since their copy was over:
- * if no other node has the page, it is written again. */
+/* The places that are not at nodes drained for this process, also if a node was drained after its
+ * copy was over: if no other node has the page, the page is written again. */
 static unsigned not_drained(const struct request *q, unsigned places)
 {
         unsigned set = 0;
@@ -655,7 +656,7 @@ static unsigned not_drained(const struct request *q, unsigned places)
         return set;
 }
 
-/* Said once a node: `retired` counts them all. */
+/* Warns once a node: `retired` counts all such writes. */
 static void say_refused(const struct far_request *r)
 {
         struct far_node *n = r->place->node;
@@ -718,7 +719,7 @@ static void copy_over(struct far_request *r, bool good)
         }
 }
 
-/* A copy was read, and is right: it is written where it is wanting. */
+/* For repair a copy was read, and is right: writes it to the places that lack the page. */
 static void repair_read(struct request *q)
 {
         const struct copies c = copies();

@@ -15,8 +15,8 @@
 void request_pieces(struct slot_pieces *of_tree);
 /* Takes an entry of vCPU number vcpu off its ring (abi_rings.h). */
 void request_begin(struct io_entry *e, unsigned vcpu);
-/* Copies a slot's page from a place that has it to those where it is wanting, by way of a frame
- * that no page has; then calls repair_done() or repair_unfit(). */
+/* Copies a slot's page from a place that has it to the places that lack it, through a frame that no
+ * page has; then calls repair_done() or repair_unfit(). */
 void request_repair(uint64_t slot, frame_t frame);
 /* Reads the copy at place k, whose node answers, and compares its sum; then calls over().  The slot
  * need not be held. */
@@ -39,7 +39,7 @@ bool request_is_idle(const struct far_node *n);
 /* In a forked child: nothing is under way. */
 void request_forked(void);
 
-/* --- for outage.c, which has requests go on that nodes have handed back --- */
+/* --- for outage.c, which carries on requests whose transfers nodes have handed back --- */
 
 struct request {
         const struct far_slab *slab;
@@ -47,8 +47,8 @@ struct request {
         uint64_t slot;
         frame_t frame;
         unsigned vcpu;                  /* whose ring it came from */
-        /* Sets of places.  Of a write: where its copy is under way; is there; may still arrive, for
-         * ever.  Of a read: where the copy is wrong. */
+        /* Sets of places.  Of a write: where its copy is under way (waits), is there (good), may
+         * still arrive, for ever (late).  Of a read: where the copy is wrong (bad). */
         unsigned waits, good, late, bad;
         bool again;                     /* a read that has failed its check once */
         bool refused;                   /* a write that a node could not carry out */
@@ -64,7 +64,7 @@ struct request {
          * when it went to its driver; else 0. */
         uint64_t asked, sent;
         int64_t stranded;               /* since when, by patient_ms; 0: it is not */
-        /* For repair.c, no vCPU waits: a copy is read, and written where the page is wanting. */
+        /* For repair.c, no vCPU waits: a copy is read, and written to places that lack the page. */
         bool repair;
         bool unfit;                     /* of a repair: no copy of the page fits its sum */
         check_fn *check;                /* for scrub.c: a copy is read for its sum alone; or NULL */
@@ -88,17 +88,17 @@ extern struct requests {
         struct far_request *failed;
 
         struct request *stranded;       /* no node can carry them out now */
-        /* Something is stranded.  Relaxed: other threads read it as a hint (outage_waits()). */
+        /* There are stranded requests.  Relaxed: for other threads a hint (outage_waits()). */
         _Atomic bool waiting;
-        /* In which this process ran and had something stranded; counted by outage.c. */
+        /* Time in which this process ran and had stranded requests; counted by outage.c. */
         int64_t patient_ms;
 
         /* Transfers that are not posted yet, by node and far_op. */
         struct queue { struct far_request *head, **tail; } queue[NODES_MAX][3];
 } requests;
 
-/* A node has handed this transfer back.  Its request goes on without it: a read is asked of another
- * place, a write misses this copy. */
+/* Carries on a request without this transfer, which its node has handed back: a read is asked of
+ * another place, a write misses this copy. */
 void request_go_without(struct far_request *r);
 /* Chooses places for a stranded request again, and strands it if there are none. */
 void request_send(struct request *q);

@@ -2,24 +2,24 @@
  * Scrub: reads back each good copy of each far page that this process holds, at a rate, compares it
  * with its sum, and makes a wrong copy right from a right one (vmctl scrub).
  *
- * A first look reads copies while the program goes on, and holds no slot.  So a copy that does not
+ * A first look reads copies while the program runs, and holds no slot.  So a copy that does not
  * fit its sum says little: the page may be being written, or the slot may have another page by now.
  * The slot becomes a suspect, which gets a second look some time later:
  *
  * [I] A copy is called wrong only if, while its slot is held (held_take()),
  *       no write of the slot was under way when the hold began, and none began since;
- *       the slot's sum has been the same since the first look, and the process still holds it;
+ *       the slot's sum has not changed since the first look, and the process still holds the slot;
  *       the copy was read twice, and did not fit either time;
  *       no frame of the cache has the slot for a page that may have changed since it was written.
  *
- * The last, because a page may change while it is written: then the bytes that arrive fit no sum.
- * No vCPU reads them, since the frame is dirty, and stays so until its page is written again.  A
- * frame has the slot from before such a write begins, and keeps it while the slot is held: the next
- * write goes to another slot, as this one is DUE.
+ * The last condition is there because a page may change while it is written: then the bytes that
+ * arrive fit no sum.  No vCPU reads them, since the frame is dirty, and stays so until its page is
+ * written again.  A frame has the slot from before such a write begins, and keeps it while the slot
+ * is held: the next write goes to another slot, as this slot is DUE.
  *
- * kern takes a slot a few instructions before it names the slot in a frame.  A suspect has been one
- * for AGAIN_MS, with one sum, when its slot is held.  No vCPU is between these instructions as
- * long.
+ * kern takes a slot a few instructions before it names the slot in a frame.  When the slot of a
+ * suspect is held, it has been a suspect for AGAIN_MS, with one sum.  No vCPU stays that long
+ * between these instructions.
  *
  * One scrub at a time.  A forked child has none, nor has the next program after execve.
  */
@@ -31,7 +31,7 @@
 
 /* --- by the I/O side --- */
 
-/* Does what can be done now.  Returns how much. */
+/* Does the steps that can be done now.  Returns how many. */
 unsigned scrub_step(void);
 /* When scrub_step() should be called again, in ms; -1: no scrub runs. */
 int scrub_patience(void);

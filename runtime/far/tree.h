@@ -47,7 +47,7 @@ struct tree_record {
         enum { LEAVE_NOT, LEAVE_SOON, LEAVE_STILL, LEAVE_EXEC } leaving;
         /* RECORD_DEAD: all nodes that can have ended the process's connections, for good */
         bool cut;
-        uint64_t birth;                 /* counts up from 1; no two processes have one */
+        uint64_t birth;                 /* counts up from 1; no two processes share one */
 };
 
 /* The first part of the file. */
@@ -156,7 +156,7 @@ struct tree_child tree_expected(const struct tree *t, int number);
 void tree_expect_end(const struct tree *t, int number);
 
 /* Notices which processes have died, and buries the dead, for some milliseconds only: the next call
- * goes on.  Returns how many slots became free.  If a slab is remote, the last writes of a dead
+ * continues.  Returns how many slots became free.  If a slab is remote, the last writes of a dead
  * process may still be on their way to its slots: it is buried only after it was cut off, unless it
  * had said that none is under way. */
 uint64_t tree_mend_locked(struct tree *t);
@@ -173,10 +173,10 @@ struct tree_dead {
         unsigned n;
         struct far_range range[TREE_PROCESSES + 1];
 };
-/* There are processes to be cut off.  wanted: their slots are needed; else only if they are very
- * many. */
+/* Should processes be cut off now?  wanted: their slots are needed; else only if very many dead
+ * processes are not cut off yet. */
 bool tree_uncut_locked(struct tree *t, bool wanted);
-/* All processes that ever were and are not alive. */
+/* Lists all processes that ever were and are not alive. */
 void tree_dead_locked(const struct tree *t, struct tree_dead *d);
 /* silent: nodes that have not answered, and whose pages have copies elsewhere: a set. */
 void tree_cut_locked(struct tree *t, const struct tree_dead *d, uint64_t silent);

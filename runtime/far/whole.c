@@ -58,7 +58,7 @@ void whole_look(int64_t now)
         for (; left && scan.next_slab < CONTROL->nslabs && is_whole(scan.next_slab); left--)
                 scan.next_slab++;
         if (!left)
-                return;                 /* the next step goes on */
+                return;                 /* the next step continues the scan */
         if (scan.next_slab >= CONTROL->nslabs)
                 say_all_whole();
         scan = (struct scan){ .next = now + TREE_LOOK_MS };

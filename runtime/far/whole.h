@@ -1,9 +1,9 @@
 /*
  * Have all processes of the tree their copies again?  Each process says so of the slots that it
- * holds (repair.c); but one may be stopped, or may not have noticed yet that a node is back.  Only
- * when no process lacks a copy can one more node be lost without harm.  The copies' bits are in the
- * tree's memory, so any process can tell.  After pages were copied each process scans them twice a
- * second, and the first one that finds no copy lacking says so.
+ * holds (repair.c); but a process may be stopped, or may not have noticed yet that a node is back.
+ * Only when no process lacks a copy can one more node be lost without harm.  The copies' bits are
+ * in the tree's memory, so any process can tell.  After pages were copied each process scans these
+ * bits twice a second, and the first process that finds no copy lacking says so.
  *
  * By the I/O side.
  */
