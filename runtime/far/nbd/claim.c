@@ -44,8 +44,8 @@ static int open_lock(const char *path)
 
 /*
  * Two vmruns on one export would destroy each other's pages.  The lock covers this host only:
- * neither other hosts nor other names of the same server (another address, a symbolic link).  Its
- * file stays: removing it would race with the next process that takes the lock.
+ * neither other hosts nor other names of this server (another address, a symbolic link).  The
+ * lock's file stays: removing it would race with the next process that takes the lock.
  */
 int nbd_claim(const struct nbd_target *t, unsigned i, int *fd, char why[FAR_WHY])
 {

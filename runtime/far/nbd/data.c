@@ -29,7 +29,7 @@ void nbd_slots_reset(struct nbd_link *l)
         }
 }
 
-/* Into the frames that the pages of a copy are for. */
+/* Copies pages from a slot's copy into their frames. */
 static void hand_out(const struct nbd_slot *s)
 {
         const char *from = s->copy;
@@ -87,8 +87,8 @@ void nbd_transfer(struct nbd_slot *s)
 }
 
 /* How many of r[], of one kind and for neighbouring slots, may go out as one command to a server
- * that takes `limit` pages in one.  Puts them in the order of their slots: what a stream reads
- * forward was often written backward. */
+ * that takes `limit` pages in one.  Puts them in the order of their slots: pages that a stream
+ * reads forward were often written backward. */
 static unsigned gather_run(struct far_request **r, unsigned count, unsigned limit)
 {
         static const unsigned most[] = {
@@ -119,7 +119,7 @@ static bool is_scattered(struct far_request *const *r, unsigned n)
 }
 
 /* Makes s a command for the n requests.  Their frames are claimed until it is over, so a copy of
- * what is to be written stays valid. */
+ * pages to be written stays valid. */
 static void fill_slot(struct nbd_slot *s, struct far_request **r, unsigned n, char *copy)
 {
         for (unsigned i = 0; i < n; i++) {
@@ -151,8 +151,8 @@ unsigned nbd_post(struct far_node *node, struct far_request **r, unsigned count)
                 unsigned n = gather_run(r + taken, count - taken, d->most);
                 bool scattered = is_scattered(r + taken, n);
 
-                /* What is missing, a slot or room for a copy, comes back when a command is over:
-                 * the I/O thread posts again then. */
+                /* The slot or the room for a copy that is missing comes back when a command is
+                 * over: the I/O thread posts again then. */
                 if (!s || (shares && l->used >= NBD_BACKGROUND) || (scattered && !l->spares))
                         break;
                 l->free = s->next;
@@ -195,8 +195,8 @@ void nbd_slots_fail(struct nbd_link *l)
         nbd_slots_reset(l);
 }
 
-/* libnbd must not be told of an answer that is not there: it would wait for one, and until one has
- * come send no command that it is given. */
+/* libnbd must not be told of an answer that is not there: it would wait for an answer, and send no
+ * command until one has come. */
 static bool has_answer(const struct nbd_link *l)
 {
         struct pollfd p = { .fd = l->fd, .events = POLLIN };

@@ -13,10 +13,11 @@
  *
  * When a server ends a connection, a new one is made, and everything in flight is sent again:
  * transfers are whole pages, and the guest uses neither frame nor slot of an unfinished transfer.
- * Silence alone never makes a new connection: the server could still carry out an old write from
- * the old connection after a newer write to the same slot went through the new one.  TCP itself
- * retransmits what a broken link has lost.  A transfer that takes longer than `timeout_ms` ends
- * vmrun.  It is otherwise if other nodes have the same pages: see trouble.c.
+ * Silence alone never makes a new connection: the server could still carry out an old write of a
+ * slot, from the old connection, after a newer write of that slot from the new connection.  TCP
+ * itself retransmits the data that a broken link has lost.  A transfer that takes longer than
+ * `timeout_ms` ends vmrun.  All that is different if other nodes have copies of the pages: see
+ * trouble.c.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -42,7 +43,7 @@
 
 /* ---- Open and close ---- */
 
-/* What the next program must know of the export.  Like a forked child, it connects when it first
+/* The export's data for the next program.  Like a forked child, that program connects when it first
  * needs a slab. */
 struct kept {
         union nbd_address address;
@@ -185,7 +186,7 @@ static int nbd_open(struct far_node *n, const char *rest, char why[FAR_WHY])
         }
         n->pages = d->bytes / PAGE_SIZE;
         n->kept = d->lease ? 0 : 1;     /* the mark's */
-        /* another connection might not see what was written over this one */
+        /* another connection might not see the pages written over this one */
         n->alone = !d->multi;
         n->fences = d->lease;
         if (d->set.size && d->set.size / PAGE_SIZE < n->pages)
@@ -285,7 +286,8 @@ static unsigned nbd_poll_node(struct far_node *n)
         if (n->hands_back)
                 nbd_watch(d);
         nbd_status_look(d);
-        /* What is over is seen now: the next look could find it trying again, each time. */
+        /* A link that is over is judged now: at the next look it could be trying again, each
+         * time. */
         if (over || d->clock - d->judged >= NBD_TICK_MS / 2) {
                 d->judged = d->clock;
                 for (unsigned i = 0;

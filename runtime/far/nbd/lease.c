@@ -43,7 +43,7 @@ int nbd_lease_ask(struct nbd_link *l, char name[NBD_NAME])
                 snprintf(name, NBD_NAME, "%s", l->cut);
                 return 0;
         }
-        /* A try whose answer was lost may have made a lease: nobody knows it then, and it ends. */
+        /* A try whose answer was lost may have made a lease: no process joins it, and it ends. */
         if (!g->incarnation && nbd_lease_draw(g->secret) != 0)
                 return -EIO;
         snprintf(what, sizeof(what), g->incarnation ? "%016" PRIx64 : "%" PRIu64,

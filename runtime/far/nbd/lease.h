@@ -1,5 +1,5 @@
 /*
- * What vmrun says to memnode of a lease: the names of docs/protocol.md.
+ * Leases of memnode, by the names of docs/protocol.md.
  */
 #ifndef VMRUN_FAR_NBD_LEASE_H
 #define VMRUN_FAR_NBD_LEASE_H
@@ -12,7 +12,7 @@ int nbd_lease_prepare(struct nbd_node *d, char why[FAR_WHY]);
 int nbd_lease_draw(char hex[33]);
 /* The name by which link l asks for its export; each time another.  0 or -errno. */
 int nbd_lease_ask(struct nbd_link *l, char name[NBD_NAME]);
-/* Takes the incarnation from the answer to the first.  0; -EPROTO: it says none. */
+/* Takes the incarnation from the answer to the first name.  0; -EPROTO: the answer has none. */
 int nbd_lease_made(struct nbd_link *l);
 
 #endif

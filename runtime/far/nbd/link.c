@@ -9,7 +9,7 @@
  * same export, empty.  A lease of memnode has its incarnation for that (lease.c).  Other exports
  * get a mark: it is random, is written into the last page of the export when the node is opened,
  * and is read on every further connection before anything else.  As with any other page, one wrong
- * answer may be the network's: it is read once more, before what was written counts as gone.
+ * answer may be the network's: the mark is read once more before the data counts as gone.
  */
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -441,9 +441,9 @@ static void pump(struct nbd_link *l)
 }
 
 /*
- * Some servers accept every name: they would give the same memory to all clients that ask for a
- * lease.  So before the first lease, a server must refuse a name that is as random as a lease's but
- * is not one.
+ * Some servers accept every name: clients that ask them for leases would all get one memory.  So
+ * before the first lease, a server must refuse a name that is as random as a lease's but is not
+ * one.
  */
 static void begin_probing(struct nbd_link *l)
 {
@@ -479,7 +479,7 @@ static void begin_choosing(struct nbd_link *l)
 
 static void end_probing(struct nbd_link *l)
 {
-        /* it requires TLS, or is too old for the question */
+        /* the server requires TLS, or is too old for the question */
         if (l->answer == ENOTSUP)
                 explain_refusal(l);
         else if (l->answer == 0)

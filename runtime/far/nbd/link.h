@@ -21,7 +21,8 @@ int nbd_say_down(char why[FAR_WHY]);
 void nbd_link_step(struct nbd_link *l);
 void nbd_link_fail(struct nbd_link *l, int err, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
-/* What a link that is not up waits for.  True: fills in p. False: it only waits for l->until. */
+/* The event for which a link waits that is not up.  True: fills in p.  False: the link only waits
+ * for l->until. */
 bool nbd_link_waits(const struct nbd_link *l, struct pollfd *p);
 /* Is the connection gone?  Then the link is down. */
 bool nbd_link_broken(struct nbd_link *l);

@@ -1,18 +1,18 @@
 /*
- * nbd:// and nbd+unix://: what the parts of the driver share.
+ * nbd:// and nbd+unix://: limits and types that the parts of the driver share.
  *
  *   driver.c     the driver's functions: open, lease, close, poll, arm
  *   data.c       transfers
  *   link.c       one connection, from the socket to the first transfer, as a state machine that
  *                never waits
  *   export.c     whether an export can be used, and by how large commands
- *   target.c     what the URL names: host and its addresses, port, socket, export
+ *   target.c     the URL: host and its addresses, port, socket, export
  *   node.c       the links of a node together: made, brought up, freed
  *   trouble.c    when links fail: time-outs, the loss of the node
  *   claim.c      how an export that is no lease becomes this vmrun's alone
- *   lease.c      what vmrun says to memnode of a lease: the names of docs/protocol.md
- *   lease_cut.c  what vmrun says to memnode of dead processes of the lease
- *   status.c     what memnode says of itself: whether it is draining
+ *   lease.c      leases of memnode, by the names of docs/protocol.md
+ *   lease_cut.c  how dead processes of the tree are cut off from a lease
+ *   status.c     memnode's status: whether it is draining
  *   settings.c   the user's settings for a node
  */
 #ifndef VMRUN_FAR_NBD_H
@@ -32,34 +32,34 @@
 /* one each for FAR_READ, FAR_PREFETCH and FAR_WRITE, if the server can share an export */
 #define NBD_LINKS     3
 #define NBD_DEPTH     128       /* transfers in flight on a link */
-/* at most so many prefetches and writes, if demand reads share the link and would wait behind
- * them */
+/* on a link that demand reads share a prefetch or a write is posted only while fewer commands are
+ * under way: demand reads would wait behind it */
 #define NBD_BACKGROUND 16
 #define NBD_RUN       32        /* pages of neighbouring slots that are written by one command */
-/* and that are read ahead by one: fewer, since the first page arrives with the last */
+/* pages that are read ahead by one command: fewer, since the first page arrives with the last */
 #define NBD_AHEAD     16
-#define NBD_COPIES    8         /* such commands under way on a link, that need a copy */
+#define NBD_COPIES    8         /* commands under way on a link that need a copy of their pages */
 #define NBD_TICK_MS   250       /* how often time-outs are looked at; see nbd_clock() */
 /* between two looks at the clock; more than this is our own pause, not the server's silence */
 #define NBD_GAP_MS    1000
-/* The same two of a node that hands back.  A tick is less than a gap, so that time is not lost. */
+/* Tick and gap of a node that hands back.  The tick is shorter, so that time is not lost. */
 #define NBD_SOON_MS   40
 #define NBD_STEP_MS   50
 /* without an answer, while transfers are under way: the node is down */
 #define NBD_SILENT_MS 1000
-/* attach() of a node that hands back waits so long for its connections */
+/* how long attach() of a node that hands back waits for its connections */
 #define NBD_JOIN_MS   1000
 /* between two attempts to connect again, or to repeat a transfer that the server failed */
 #define NBD_PAUSE_MS  100
-/* in a row: no server listens any more, so memnode has ended, and its leases with it if it does not
- * keep them */
+/* refusals in a row: no server listens any more, so memnode has ended, and its leases with it if it
+ * does not keep them */
 #define NBD_REFUSALS  8
 /* the longest that the end of the program waits until the server has read NBD_CMD_DISC */
 #define NBD_GOODBYE_MS 500
-#define NBD_ADDRESSES 8         /* of one host name, that are tried at most */
+#define NBD_ADDRESSES 8         /* of one host name, tried at most */
 #define NBD_MARK      64        /* bytes of the mark that count */
 
-/* What the user said about a node. */
+/* The user's settings for a node. */
 struct nbd_settings {
         uint64_t size;                  /* bytes; 0: not said */
         const char *token_file;         /* NULL: none */
@@ -85,7 +85,7 @@ struct nbd_target {
         char name[128];                 /* for messages: "m1 port 10809", "socket /run/m1" */
 };
 
-/* What a process tree knows of its lease. */
+/* A process tree's lease. */
 struct nbd_lease {
         char secret[33];                /* hexadecimal digits; until it is made, new at each try */
         char token[NODE_TOKEN_MAX + 1];
@@ -94,14 +94,14 @@ struct nbd_lease {
 #define NBD_NAME 4096                   /* of an export, with its NUL: the protocol's limit */
 
 struct nbd_slot {                       /* a command under way */
-        /* what it moves: `pages` requests, linked; a demand read is alone */
+        /* the requests that it carries out, `pages` of them, linked; a demand read is alone */
         struct far_request *r;
         unsigned pages;
         char *copy;                     /* of frames that are not contiguous, else NULL */
         struct nbd_link *link;
         bool sent;                      /* on this connection, or on one before it */
         uint64_t since;                 /* when it was posted, by nbd_clock() */
-        int error;                      /* what the server answered; 0: no answer yet */
+        int error;                      /* errno of its failure; 0: none yet */
         struct nbd_slot *next;          /* while it is free */
 };
 
@@ -121,7 +121,7 @@ struct nbd_link {
         struct nbd_handle *h;           /* from LINK_GREETING on */
         /* private; libnbd's from LINK_GREETING on: see link_close() */
         int fd;
-        unsigned address;               /* the one that is tried */
+        unsigned address;               /* index of the address that is tried */
         uint64_t tried;                 /* when the last attempt began; nbd_clock() */
         uint64_t until;                 /* nbd_clock() */
         /* since when it has not worked, by nbd_clock(); 0: it works.  Not used if the node hands
@@ -132,13 +132,13 @@ struct nbd_link {
         char why[FAR_WHY];
         char words[128];                /* the text of a refusal: the server's own, else libnbd's */
         int answer;                     /* of the step under way: WAITING, 0 or an errno */
-        uint32_t generation;            /* of a lease's: how often it was asked for */
+        uint32_t generation;            /* of a lease: how often this link has asked for it */
         const char *cut;                /* a link that only has members cut: the name to say */
         char *page;                     /* PAGE_SIZE bytes for the mark */
         bool doubted;                   /* the mark was wrong once, and is read again */
         struct nbd_slot slot[NBD_DEPTH], *free;
         unsigned used;                  /* slots that are not free */
-        /* the last answer, or when the first of those under way was posted; nbd_clock() */
+        /* the last answer, or when the first command under way was posted; nbd_clock() */
         uint64_t heard;
         /* NBD_COPIES * NBD_RUN pages: memory beside --cache, and so not one piece for each slot */
         char *room;
@@ -148,7 +148,7 @@ struct nbd_link {
         struct far_request *done;       /* over, but not yet given back */
 };
 #define NBD_WAITING (-1)
-/* The last attempt was refused for good: what was there is gone, or this process is not let in. */
+/* The last attempt was refused for good: the data there is gone, or this process is not let in. */
 static inline bool nbd_link_is_over(const struct nbd_link *l)
 {
         return l->state == LINK_DOWN && (l->err == -ESTALE || l->err == -ECANCELED);
@@ -180,8 +180,8 @@ struct nbd_node {
         char mark[NBD_MARK];
         uint64_t bytes;                 /* that can be used; the mark's page is behind them */
         struct nbd_status status;
-        /* pages in one command; constant once the first link is up, as what is under way is sent
-         * again as it was */
+        /* pages in one command; constant once the first link is up, as commands under way are sent
+         * again unchanged */
         unsigned most;
         bool multi;                     /* the server said multi-conn */
         unsigned nlinks;

@@ -12,7 +12,7 @@ struct nbd_node *nbd_node_new(struct far_node *n);
 void nbd_node_free(struct nbd_node *d);
 /* Waits until the link is up.  0, or -errno with why. */
 int nbd_bring_up(struct nbd_link *l, char why[FAR_WHY]);
-/* What it means that the link has not come further for so long. */
+/* Sets why for a link that has not come further for ms. */
 void nbd_explain_silence(const struct nbd_link *l, uint64_t ms, char why[FAR_WHY]);
 
 #endif

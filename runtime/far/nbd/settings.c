@@ -1,6 +1,6 @@
 /*
- * What vmrun's options say about an nbd:// node.  Only this file of the driver knows them, so that
- * a test can have others.
+ * The settings of an nbd:// node, from vmrun's options.  Only this file of the driver knows these
+ * options, so that a test can have other settings.
  */
 #include "base/options.h"
 #include "far/nbd/settings.h"

@@ -1,6 +1,6 @@
 /*
- * What memnode says of itself, behind the last byte of a lease (include/nodeproto.h), and what
- * vmrun answers when memnode is draining.
+ * memnode's status, behind the last byte of a lease (include/nodeproto.h), and vmrun's answer when
+ * memnode is draining.
  */
 #include <string.h>
 #include "common/clock.h"
@@ -8,7 +8,7 @@
 #include "far/nbd/status.h"
 #include "nodeproto.h"
 
-#define LOOK_MS 500                     /* between two looks, and how late a wish may be heard */
+#define LOOK_MS 500                     /* between two looks: so late a drain may be noticed */
 
 /* libnbd's callbacks, inside one of its functions. */
 static int looked(void *node, int *error)
@@ -74,8 +74,8 @@ void nbd_status_arm(const struct nbd_node *d, int *timeout_ms)
                 *timeout_ms = left > 0 ? (int)left : 0;
 }
 
-/* memnode takes NBD_CMD_DISC on all links for the word that this process has moved.  A socket that
- * is closed with an answer unread in it would reset the connection, and the word might be lost. */
+/* For memnode NBD_CMD_DISC on all links says that this process has moved.  A socket that is closed
+ * with an answer unread in it would reset the connection, and the command might be lost. */
 bool nbd_answer(struct far_node *n, bool moved)
 {
         struct nbd_node *d = n->data;

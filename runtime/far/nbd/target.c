@@ -202,7 +202,7 @@ int nbd_target_resolve(struct nbd_target *t, unsigned timeout_ms, char why[FAR_W
                     a->ai_addrlen > sizeof(*to))
                         continue;
                 memcpy(to, a->ai_addr, a->ai_addrlen);
-                /* sin_port and sin6_port are at the same place */
+                /* sin_port and sin6_port have one offset */
                 to->in.sin_port = htons(t->at.port);
                 t->length[t->addresses++] = a->ai_addrlen;
         }

@@ -1,5 +1,5 @@
 /*
- * What the URL names: host and its addresses, port, socket, export.
+ * The URL: host and its addresses, port, socket, export.
  */
 #ifndef VMRUN_FAR_NBD_TARGET_H
 #define VMRUN_FAR_NBD_TARGET_H

@@ -1,11 +1,11 @@
 /*
- * What is done when links fail: time-outs, and the loss of the node.
+ * When links fail: time-outs, and the loss of the node.
  *
  * A node that hands back (far_driver) is never lost by a time-out.  All its links go down together:
  * each is then made again with a higher generation, so memnode has ended all older ones when the
  * last is up.  libnbd reads and writes memory only within its functions, so a closed link touches
  * no frame.  A server that cannot fence may carry out an old write even later: the owner must not
- * use the slots of what it got back.
+ * use the slots of the writes that it got back.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 #include "far/nbd/node.h"
 #include "far/nbd/trouble.h"
 
-/* The node is up, and hands back. */
+/* Takes down a node that is up, and that hands back. */
 static void down(struct nbd_node *d, const char *why)
 {
         for (unsigned i = 0; i < d->nlinks; i++) {
@@ -80,7 +80,7 @@ static void limit_attempt(struct nbd_link *l)
         nbd_link_fail(l, -ETIMEDOUT, "%s", why);
 }
 
-/* Checks time-outs, and sends again what the server failed. */
+/* Checks time-outs, and sends again the transfers that the server failed. */
 void nbd_judge(struct nbd_link *l)
 {
         struct nbd_node *d = l->node;
@@ -124,8 +124,7 @@ void nbd_judge(struct nbd_link *l)
                         nbd_transfer(&l->slot[i]);
 }
 
-/* What the server answered to the transfers of a link: ESHUTDOWN before others, 0 if none
- * failed. */
+/* The error of a link's transfers: ESHUTDOWN before others, 0 if none failed. */
 static int worst_answer(const struct nbd_link *l)
 {
         int error = 0;
