@@ -20,7 +20,7 @@
 #define RETRY_MS      200               /* between the starts of two attempts */
 /* for one attempt: the CM itself retries only after 4 s, our next attempt is sooner */
 #define ATTEMPT_MS    1500
-/* after so many refusals in a row memnode has ended, and its memory with it */
+/* refusals in a row after which memnode counts as ended, and its memory with it */
 #define DEAF_TRIES    4
 /* how often a waiting lease() checks whether the I/O thread found the connection broken */
 #define SLICE_MS      50
@@ -30,7 +30,7 @@
 
 enum { WR_SEND = CONTROL_RECEIVES, WR_PROBE };  /* wr_id; those below are receive buffers */
 
-/* gone: and with it what it held. */
+/* The node will not come back.  gone: its data is gone, too. */
 static void lose(struct rdma_control *c, bool gone, const char *why)
 {
         if (atomic_load_explicit(&c->lost, memory_order_relaxed))
@@ -105,8 +105,8 @@ static int send_message(struct rdma_control *c, const union rdma_message *m)
  * network was down meanwhile, memnode's own probes have failed, so it counts us as gone and our
  * grace time runs; its message about that may have been lost as well.  So from time to time we send
  * a WRITE of no bytes, which needs neither memory nor memnode's CPU: it fails if memnode has ended
- * the connection, and we rejoin.  The I/O thread asks for one when transfers do not end
- * (recover.c): that it is answered says that the node is there.
+ * the connection, and we rejoin.  The I/O thread asks for such a WRITE when transfers do not end
+ * (recover.c): an answer says that the node is there.
  */
 static int64_t probe_interval(const struct rdma_node *rn)
 {
@@ -168,7 +168,7 @@ static void received(struct rdma_control *c, const union rdma_message *m, uint32
                 lose(c, true, "its memnode was stopped (it said goodbye)");
         } else if (m->h.type == NODE_DRAIN) {
                 far_asked(c->link.node->n);
-        } else if (m->h.request == c->asked) {  /* others come too late: nobody waits for them */
+        } else if (m->h.request == c->asked) {  /* no caller waits for other answers */
                 memcpy(&c->answer, m, bytes);
                 c->answered = true;
         }
@@ -388,8 +388,8 @@ int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t 
         }
 }
 
-/* Who asks for something else meanwhile takes the number of requests on: then it is said again,
- * which does no harm. */
+/* If another request is sent meanwhile, c->asked has grown: then MOVED is sent again, which does no
+ * harm. */
 bool rdma_control_answer(struct rdma_node *rn, bool moved)
 {
         struct rdma_control *c = &rn->control;

@@ -22,9 +22,9 @@
 
 #define LOOK_EVERY  64                  /* polls between looks at the clock */
 #define LOOK_MS     10                  /* and the shortest time between steps while all works */
-#define WATCH_MS    1000                /* the longest sleep while something is under way */
-#define SOON_MS     40                  /* the same if the node hands back */
-#define MEND_MS     50                  /* and while something is broken */
+#define WATCH_MS    1000                /* the longest sleep while transfers are under way */
+#define SOON_MS     40                  /* such a sleep, if the node hands back */
+#define MEND_MS     50                  /* the longest sleep while a connection is broken */
 #define LOCKED_MS   10                  /* and while lease() has the control connection */
 
 static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
@@ -83,8 +83,8 @@ unsigned rdma_data_poll(struct far_node *n)
         }
         for (int k = 0; k < DATA_QUEUES && d->state == DATA_UP; k++) {
                 struct rdma_queue *q = &d->q[k];
-                /* Posts what the last turn made room for.  Not in that turn itself, so that demand
-                 * reads asked for meanwhile were posted first. */
+                /* Posts the requests for which the last turn made room.  Not in that turn itself,
+                 * so that demand reads asked for meanwhile were posted first. */
                 if ((q->unsent && rdma_queue_send(rn, q) != 0) ||
                     rdma_queue_poll(rn, q, &over) != 0)
                         rdma_data_broken(rn);

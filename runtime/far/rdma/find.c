@@ -1,11 +1,12 @@
 /*
- * Where slabs are after memnode was restarted with what it had leased (--resume): at other
- * addresses, under other keys.
+ * Where slabs are after memnode was restarted with its leases (--resume): at other addresses, under
+ * other keys.
  *
  * When a control connection is made, all grants that are older than the last restart are asked for,
- * one after the other, before it counts as up: until then no data connection is made.  A slab that
- * this process learns of later is asked for at once.  If that fails, queue.c sends nothing there,
- * but counts the connections as broken, and the next one asks for it.
+ * one after the other, before the connection counts as up: until then no data connection is made.
+ * A slab that this process learns of later is asked for at once.  If that fails, queue.c sends
+ * nothing there, but counts the connections as broken, and the next control connection asks for the
+ * slab.
  */
 #include "far/rdma/find.h"
 #include "far/rdma/link.h"

@@ -10,13 +10,14 @@
 void rdma_link_start(struct rdma_link *l);
 /* Reads all events of a channel and advances its links; returns how many events there were. */
 unsigned rdma_link_events(struct rdma_event_channel *channel);
-/* Frees all it has, whatever its state.  Afterwards the device touches no memory on its behalf, so
- * it is safe to use this memory for something else, or to post the same requests elsewhere. */
+/* Frees all that the link has, whatever its state.  Afterwards the device touches no memory on its
+ * behalf, so the memory may be used for something else, and the link's requests may be posted
+ * elsewhere. */
 void rdma_link_close(struct rdma_link *l);
 /* Marks the link as failed; its owner must close it.  The first reason stays. */
 __attribute__((format(printf, 3, 4)))
 void rdma_link_fail(struct rdma_link *l, enum rdma_failure failure, const char *fmt, ...);
 void rdma_link_errno(struct rdma_link *l, int err, const char *doing);
-void rdma_link_silent(struct rdma_link *l, unsigned ms);        /* no answer for so long */
+void rdma_link_silent(struct rdma_link *l, unsigned ms);        /* no answer for ms */
 
 #endif

@@ -2,9 +2,9 @@
  * A process that joins a lease of another process of its tree: a forked child, or a program that a
  * process of the tree executed.
  *
- * It joins as another member of the same client (nodeproto.h): by id and secret, over connections
- * of its own.  Slabs that other members leased have the same addresses and keys, because the queue
- * pairs of all members are in one protection domain; but see find.c.
+ * It joins as another member of that process's client (nodeproto.h): by id and secret, over
+ * connections of its own.  Addresses and keys of slabs that other members leased hold for it, too,
+ * because the queue pairs of all members are in one protection domain; but see find.c.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,8 +19,8 @@
 #define DOWN    "the node is down: its connections are being made again"
 #define JOIN_MS 1000                    /* the longest wait for a node that hands back */
 
-/* What a program after execve must know of the lease.  Like a forked child, it connects when it
- * first needs a slab. */
+/* The lease's data for the next program.  Like a forked child, that program connects when it first
+ * needs a slab. */
 struct kept {
         union rdma_sockaddr to, from;
         struct ibv_device_attr attr;
@@ -96,7 +96,7 @@ static void add(struct rdma_node *rn, struct rdma_grant *g)
         pthread_mutex_unlock(&c->lock);
 }
 
-/* place->word: what lease() left there. */
+/* place->word: as lease() left it. */
 int rdma_use(struct far_node *n, struct far_place *place, uint32_t pages)
 {
         struct rdma_node *rn = n->data;

@@ -9,10 +9,11 @@
 /* far_driver.cut */
 int rdma_cut(struct far_node *n, const struct far_range *dead, unsigned count, unsigned limit_ms,
              char why[FAR_WHY]);
-/* far_driver.keep; and open(), if n->inherited has what keep() left. */
+/* far_driver.keep; and open(), if n->inherited has the data of keep(). */
 bool rdma_keep(const struct far_node *n, struct far_kept_node *k);
 int rdma_take_over(struct rdma_node *rn, const char *rest, char why[FAR_WHY]);
-/* far_place.word: a slab's number, its address, and this: its key, and when they were right. */
+/* far_place.word: a slab's number, its address, and this: its key, with the number of restarts for
+ * which address and key are right. */
 static inline uint64_t rdma_key_word(uint32_t rkey, uint32_t restarts)
 {
         return (uint64_t)restarts << 32 | rkey;

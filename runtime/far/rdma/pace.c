@@ -3,19 +3,20 @@
  * demand reads.
  *
  * With a queue pair of its own a demand read does not wait behind other transfers in the queue, but
- * it still waits for what all share: the link, or with soft-RoCE the CPU that does all the work (64
- * prefetches there delayed a demand read by 5 ms).  So the driver takes as many requests as before,
- * but posts no more than `window` pages of each kind of background at a time.
+ * it still waits for the link that all transfers share, or with soft-RoCE for the CPU that does all
+ * the work (64 prefetches there delayed a demand read by 5 ms).  So the driver takes as many
+ * requests as without this limit, but posts no more than `window` pages of each kind of background
+ * at a time.
  *
  * The window follows from the latency of demand reads.  `best` is the latency of an undisturbed
- * one. A sample is the latency of one demand read, measured from the start of the last poll turn
- * that did not see it.  It therefore includes the time this thread spent elsewhere.  A sample of
- * more than twice the best shrinks the window, in proportion, to what would have added one best.
- * After a few good samples in a row it grows by one.  So it settles at about what the device does
- * in the time of one demand read, and that much also keeps the device busy.  When no demand read
- * has come for long, all background requests may be posted.
+ * demand read.  A sample is the latency of one demand read, measured from the start of the last
+ * poll turn that did not see it.  It therefore includes the time this thread spent elsewhere.  A
+ * sample of more than twice the best shrinks the window, in proportion, to the pages that would
+ * have added one best.  After a few good samples in a row the window grows by one.  So it settles
+ * at about the pages that the device moves in the time of one demand read.  They also keep the
+ * device busy.  When no demand read has come for long, all background requests may be posted.
  *
- * Times are in ticks of the TSC; nothing here needs to know how long one is.
+ * Times are in ticks of the TSC; nothing here needs to know how long a tick is.
  */
 #include "far/rdma/pace.h"
 
@@ -25,7 +26,7 @@
 #define FOLLOW    16
 /* a window as small as this means that the device does one transfer after the other */
 #define SERIAL    2
-#define RECENT    16                    /* "for long": so many times the best */
+#define RECENT    16                    /* "for long", in times of the best */
 
 void rdma_pace_turn(struct rdma_pace *p, uint64_t done, uint64_t now)
 {
@@ -41,7 +42,8 @@ void rdma_pace_asked(struct rdma_pace *p, uint64_t sent, uint64_t done, uint64_t
         bool known = p->turn[1].end;
 
         p->last = now;
-        /* One demand read is measured at a time: others asked for meanwhile would give the same. */
+        /* One demand read is measured at a time: others asked for meanwhile would show its latency,
+         * too. */
         if (p->asked)
                 return;
         /* The previous turn began to poll when the turn before it ended.  With soft-RoCE a transfer
@@ -55,9 +57,9 @@ void rdma_pace_sent(struct rdma_pace *p) { p->owed = false; }
 
 unsigned rdma_pace_room(const struct rdma_pace *p, unsigned posted)
 {
-        /* A device that does one transfer after the other would do this one before it reports the
-         * end of the demand read.  But after each demand read that was waited for, the background
-         * has a turn, so that it makes progress under any load. */
+        /* A device that does one transfer after the other would do a background transfer before it
+         * reports the end of the demand read.  But after each demand read that was waited for, the
+         * background has a turn, so that it makes progress under any load. */
         if (p->asked && p->window && p->window <= SERIAL && !p->owed)
                 return 0;
         if (!p->window || p->window >= DATA_DEPTH ||

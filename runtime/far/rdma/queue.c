@@ -40,8 +40,8 @@ static unsigned most_pieces(const struct rdma_node *rn, const struct rdma_queue 
 /* Relaxed: see struct rdma_grant. */
 #define of_grant(field) atomic_load_explicit(field, memory_order_relaxed)
 
-/* Makes a chain of work requests from what is unsent, at most `room` requests; returns how many it
- * made and sets *rest.  0: the first is for a slab that is elsewhere since memnode was
+/* Makes a chain of work requests from unsent requests, at most `room`; returns how many requests
+ * are in it, and sets *rest.  0: the first is for a slab that is elsewhere since memnode was
  * restarted. */
 static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned room,
                            struct far_request **rest)
@@ -83,8 +83,8 @@ static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned 
                 while (run.pages--)
                         r = r->next;
         }
-        /* The last is always signaled: otherwise the end of those before it would never be seen,
-         * and the send queue would not get its entries back. */
+        /* The last work request is always signaled: otherwise the end of those before it would
+         * never be seen, and the send queue would not get its entries back. */
         *rest = r;
         if (!n)
                 return 0;

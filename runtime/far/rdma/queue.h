@@ -10,7 +10,7 @@
 /* Adds a request, which is under way from here on, and gives it memory.  q has room (count <
  * depth). */
 void rdma_queue_add(struct rdma_node *rn, struct rdma_queue *q, struct far_request *r);
-/* Posts what is unsent, as far as there is room on the device. */
+/* Posts unsent requests, as far as there is room on the device. */
 int rdma_queue_send(struct rdma_node *rn, struct rdma_queue *q);
 /* Takes completions; adds the number of finished requests to *over. */
 int rdma_queue_poll(struct rdma_node *rn, struct rdma_queue *q, unsigned *over);

@@ -1,8 +1,8 @@
 /*
- * rdma:// nodes: what the parts of the driver share.
+ * rdma:// nodes: types that the parts of the driver share.
  *
  *   driver.c     the driver's functions: open, lease, close, describe
- *   settings.c   what options say about a node
+ *   settings.c   the settings of a node, from vmrun's options
  *   address.c    the URL, name service, the source address of a chosen device
  *   link.c       one connection of rdma_cm: address, route, queue pair, connect; never waits
  *   words.c      why a connection failed, as text
@@ -10,14 +10,14 @@
  *   control.c    the control connection: messages of nodeproto.h, keeping it up
  *   find.c       where slabs are after memnode was restarted with them
  *   data.c       the data connections: open and close, post, poll, arm
- *   queue.c      one of them: from requests to work requests, and back
+ *   queue.c      one data connection: from requests to work requests, and back
  *   run.c        which requests go in one work request
  *   pace.c       how much background the device has at a time, so that a demand read need not
  *                wait for it
  *   silence.c    how long nothing may end, and when the node is asked whether it is there
  *   forked.c     a forked child: away from its parent's connections
  *   member.c     joins with connections of its own: a forked child, a program after execve
- *   recover.c    the data connections: made, and when one breaks: silence, reconnection, what was
+ *   recover.c    the data connections: made, and when one breaks: silence, reconnection, requests
  *                under way posted again, or handed back
  *
  * Two threads run this code.  The data connections belong to the thread that calls post, poll and
@@ -158,10 +158,10 @@ struct rdma_control {
         /* the number of MOVED, 0: none was sent; and on which generation */
         uint32_t moved;
         unsigned moved_on;
-        struct rdma_grant *finding;     /* memnode was asked where it is; NULL: not */
+        struct rdma_grant *finding;     /* memnode was asked where this slab is; NULL: none */
         union rdma_message answer;
         char why[FAR_WHY];              /* the last failure; with lost: the final sentence */
-        bool gone;                      /* with lost: what the node held is no more */
+        bool gone;                      /* with lost: the data that the node held is gone */
 
         /* The generation that is up, 0: none.  Stored with release after id, QP, grants and all are
          * in place; the I/O thread loads it with acquire to know when and for what to make data
@@ -186,13 +186,13 @@ struct rdma_control {
 #define DATA_SGE      16
 #define DATA_AHEAD    8                /* prefetches in one READ: its pages come all at once */
 #define DATA_CHAIN    64                /* requests in one ibv_post_send */
-#define DATA_SIGNAL   8                 /* one WRITE in so many is signaled */
+#define DATA_SIGNAL   8                 /* one WRITE in this many is signaled */
 #define DATA_WC       16
 
 /* address, rkey, restarts: changed by find.c, with control's lock.  [I] They are used on a data
- * connection only if `restarts` is the link's.  Relaxed: no connection is up for which they are
- * right before they are (control.up publishes them, or place_add() does); and those on which they
- * were right before have ended with the older memnode. */
+ * connection only if `restarts` is the link's.  Relaxed: they are there before a connection for
+ * which they are right is up (control.up publishes them, or place_add() does); and the connections
+ * for which the older values were right have ended with the older memnode. */
 struct rdma_grant {
         uint64_t slab, bytes;
         _Atomic uint64_t address;
@@ -215,7 +215,7 @@ struct rdma_queue {
         char **spare;                   /* free pages of the pool */
         unsigned nspare;
         uint64_t seen;                  /* done when the watchdog last looked */
-        /* and when it last changed, or nothing was under way; by rdma_data.ran */
+        /* when `done` last changed, or nothing was under way; by rdma_data.ran */
         int64_t moved;
 };
 
@@ -238,7 +238,7 @@ struct rdma_pace {
 };
 
 /* See silence.c.  Times are by rdma_data.ran. */
-/* it was asked whether the node is there: when, and control.answers before */
+/* the node was asked whether it is there: when, and control.answers before */
 struct rdma_silence { bool asking; int64_t asked; unsigned answers; };
 
 struct rdma_data {
@@ -250,7 +250,7 @@ struct rdma_data {
         unsigned generation;
         int64_t deadline, looked;       /* end of the attempt; when the clock was last read; ms */
         int64_t ran;                    /* ms, without the time in which this process was stopped */
-        /* of these since something broke */
+        /* of these since a connection broke */
         int64_t silence;
         struct rdma_silence asks;
         bool progress;                  /* a request has completed on these connections */

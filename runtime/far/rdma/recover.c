@@ -2,15 +2,15 @@
  * Making the data connections, and making them again when one breaks.
  *
  * When one breaks, all three are closed, and the control connection is renewed first.  That order
- * is a fence: memnode ends what is left of this client's older queue pairs before it accepts the
- * new control connection, so no late packet of a WRITE can arrive after what is posted on the new
- * ones.  On our side a destroyed queue pair touches no frame any more.
+ * is a fence: memnode ends the older queue pairs of this client that are left before it accepts the
+ * new control connection, so no late packet of a WRITE can arrive after WRITEs that are posted on
+ * the new queue pairs.  On our side a destroyed queue pair touches no frame any more.
  *
- * Then every request that was not over is posted again, in its old order.  Each is a whole page, or
- * the same part of one.  Its source does not change and its target is not used before far_done():
- * the guest reads no frame before its READ is done, and does not reuse a slot before the WRITE to
- * it, or a READ of a part of it, is done.  So doing a request twice has the same effect as once,
- * and there is no later WRITE to the same slot that an older one could overtake.
+ * Then every request that was not over is posted again, in its old order.  It moves the bytes that
+ * it moved before: a whole page, or a part of one.  Its source does not change and its target is
+ * not used before far_done(): the guest reads no frame before its READ is done, and does not reuse
+ * a slot before the WRITE to it, or a READ of a part of it, is done.  So doing a request twice does
+ * no harm, and no older WRITE can overtake a later WRITE to its slot, since there is none yet.
  *
  * A node that hands back (far_driver) has no request then: all were given back when a connection
  * broke.
@@ -33,7 +33,7 @@
 #define ATTEMPT_MS   1500               /* for the three data connections together */
 /* between two looks at the clock; more than this is our own pause, not the node's silence */
 #define GAP_MS       1000
-#define GAP_SOON_MS  50                 /* the same of a node that hands back */
+#define GAP_SOON_MS  50                 /* such a gap, of a node that hands back */
 
 static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
@@ -149,7 +149,7 @@ static void made(struct rdma_node *rn)
         }
         if (again)
                 __atomic_store_n(&d->reconnections, d->reconnections + 1, __ATOMIC_RELAXED);
-        if (rn->n->hands_back) {        /* nothing waits */
+        if (rn->n->hands_back) {        /* no request waits */
                 if (rn->mem.mr)         /* else attach() has yet to come so far */
                         far_up(rn->n);
                 return;
@@ -240,7 +240,7 @@ static void advance(struct rdma_node *rn, int64_t now)
                 snprintf(d->why, sizeof(d->why), "%s", l->why);
                 rdma_data_broken(rn);
         } else if (up != d->generation && (up || rn->n->hands_back)) {
-                /* What hands back does not wait for the next one. */
+                /* A node that hands back does not wait for the next control connection. */
                 snprintf(d->why, sizeof(d->why), "the control connection broke");
                 rdma_data_broken(rn);
         } else if (d->state == DATA_UP && is_silent(rn)) {
@@ -250,7 +250,7 @@ static void advance(struct rdma_node *rn, int64_t now)
         }
 }
 
-/* Everything is up, and if requests were under way, one has completed. */
+/* All connections are up, and if requests were under way, one has completed. */
 static bool whole(const struct rdma_node *rn)
 {
         const struct rdma_data *d = &rn->data;

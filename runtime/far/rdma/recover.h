@@ -1,5 +1,5 @@
 /*
- * The data connections: made, and when one breaks: silence, reconnection, what was under way posted
+ * The data connections: made, and when one breaks: silence, reconnection, requests under way posted
  * again, or handed back.
  */
 #ifndef VMRUN_RDMA_RECOVER_H

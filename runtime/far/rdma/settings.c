@@ -1,5 +1,6 @@
 /*
- * What vmrun's options say about an rdma:// node.  Only this file of the driver knows them.
+ * The settings of an rdma:// node, from vmrun's options.  Only this file of the driver knows these
+ * options.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * What options say about a node.
+ * The settings of a node, from vmrun's options.
  */
 #ifndef VMRUN_RDMA_SETTINGS_H
 #define VMRUN_RDMA_SETTINGS_H

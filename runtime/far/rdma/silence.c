@@ -3,7 +3,7 @@
  */
 #include "far/rdma/silence.h"
 
-/* a QP with work that completes nothing for so long is broken, even if its device reports no
+/* a QP with work that completes nothing for this time is broken, even if its device reports no
  * error */
 #define STALL_MS      3000
 /* of a node that hands back */
