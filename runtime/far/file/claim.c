@@ -1,17 +1,17 @@
 /*
- * See disk.h: how a file or a block device becomes this process tree's alone, and what in it may be
- * overwritten.
+ * See disk.h: how a file or a block device becomes this process tree's alone, and whether its
+ * content may be overwritten.
  *
  * Old content may be overwritten if that is visible or stated: a file must have no data, or begin
  * with the page that vmrun writes there before it writes to the others; a device must begin with
  * that page.  Else the user has to ask for it (overwrite=yes).  So a mistyped name destroys
  * nothing.  Some data lies behind the first page: a member of an md RAID 1.2 or of a ZFS pool keeps
- * that page as it was.  So what libblkid finds anywhere is visible, and not vmrun's.
+ * that page as it was.  So data that libblkid finds anywhere is visible, and not vmrun's.
  *
  * The lock (flock, and for a device the kernel's exclusive use of it) belongs to the open file,
  * which children and executed programs inherit.  A transfer that is under way holds the open file
- * too, beyond the end of its process: so whoever gets the lock after a tree that was killed meets
- * none of its writes, but may have to wait for them.
+ * too, beyond the end of its process: so a process that gets the lock after a tree was killed meets
+ * none of that tree's writes, but may have to wait for them.
  */
 #include <blkid.h>
 #include <errno.h>
@@ -34,7 +34,7 @@
 
 /* how long the last writes of a tree that was killed are waited for */
 #define LAST_WRITES_MS 1000
-#define WHAT 32                         /* bytes for what libblkid calls what it has found */
+#define WHAT 32                         /* bytes for libblkid's name of the data that it finds */
 /* Answers of blkid_do_safeprobe(), which has no names for them; 1: nothing, -1: it failed. */
 enum { FOUND = 0, FOUND_MORE = -2 };
 
@@ -77,7 +77,7 @@ static int why_not_open(int err, const char *path, char why[FAR_WHY])
         return err;
 }
 
-/* The last writes of a tree that was killed are waited for, until then. */
+/* Waits a moment for the last writes of a tree that was killed.  False: it is `until`. */
 static bool wait_a_little(int64_t until)
 {
         if (now_ms() >= until)
@@ -149,7 +149,7 @@ static int go_direct(const struct disk_node *d, char why[FAR_WHY])
         return err;
 }
 
-/* What is there. */
+/* The content of the file or device. */
 struct content {
         uint64_t bytes;                 /* 0: an empty file */
         uint64_t blocks;                /* bytes that are allocated */
@@ -198,9 +198,9 @@ static int read_mark(struct disk_node *d, bool *ours, char why[FAR_WHY])
         return err;
 }
 
-/* Is there data, and of whom: of a file system, a RAID, partitions?  Before go_direct(): libblkid
- * reads less than a page.  A file without data is left alone: what is read of it would count as
- * data from then on, as long as the page cache has it. */
+/* Is there data, and whose: a file system's, a RAID's, partitions'?  Before go_direct(): libblkid
+ * reads less than a page.  A file without data is left alone: pages that are read of it would count
+ * as data from then on, as long as the page cache has them. */
 static int look_for_others(const struct disk_node *d, struct content *c, char why[FAR_WHY])
 {
         /* Blocks that were allocated but never written are holes too. */
@@ -259,7 +259,7 @@ static int grow(struct disk_node *d, uint64_t *bytes, char why[FAR_WHY])
         if (d->device || want <= *bytes ||
             (*bytes && !d->sparse && !d->far->option->overwrite))
                 return 0;
-        /* It would be a signal. */
+        /* Beyond the limit it would be a signal. */
         bool limited = getrlimit(RLIMIT_FSIZE, &r) == 0 && r.rlim_cur < want;
         if (limited || ftruncate(d->fd, (off_t)want) != 0) {
                 int err = limited ? -EFBIG : -errno;

@@ -1,21 +1,22 @@
 /*
  * See disk.h: transfers.  Requests for neighbouring pages are one command; a demand read is alone.
  *
- * The kernel carries out each command once and says how it went, so nothing of one that has failed
- * can arrive later.  But it cannot be told to drop one: a disk that hangs may end it hours later.
+ * The kernel carries out each command once and says how it went, so nothing of a command that has
+ * failed can arrive later.  But the kernel cannot be told to drop a command: a disk that hangs may
+ * end it hours later.
  *
- * [I] So a node that hands back reads into pages of its own, and what has come is copied to the
- * frames at the end.  A command that was given up keeps its pages until the kernel has ended it; a
- * frame that was handed back is touched no more.  Of a write that was given up the kernel may read
- * the frame later, and write what is there by then: its slot is DUE, so no page is written there
- * again, and its copy there is not good.  The node is up again when all that was given up has
- * ended: a page that is sent to the same slot once more cannot be overtaken.
+ * [I] So a node that hands back reads into pages of its own, and copies them to the frames when the
+ * command is over.  A command that was given up keeps its pages until the kernel has ended it; a
+ * frame that was handed back is not written any more.  Of a write that was given up the kernel may
+ * read the frame later, and write the bytes that are there by then: its slot is DUE, so no page is
+ * written there again, and its copy there is not good.  The node is up again when all commands that
+ * were given up have ended: so no older write can overtake a page that is sent to its slot again.
  *
- * With a single copy nothing is given up before the end of the program, so pages go to and from
+ * With a single copy no command is given up before the end of the program, so pages go to and from
  * their frames.
  *
- * A read that failed fails for its own pages: request.c reads each once more, and an access to one
- * that cannot be read gets SIGBUS.  A write that failed is sent again; see node.c.
+ * A read that failed fails for its own pages: request.c reads each once more, and an access to a
+ * page that cannot be read gets SIGBUS.  A write that failed is sent again; see node.c.
  */
 #include <errno.h>
 #include <poll.h>
@@ -38,7 +39,7 @@ void disk_reset(struct disk_node *d)
         }
 }
 
-/* Not by malloc(): what the kernel still reads into may not become memory of something else. */
+/* Not by malloc(): pages that the kernel still reads into may not be allocated again. */
 int disk_room_make(struct disk_node *d)
 {
         char *room = mmap(NULL, DISK_ROOM * PAGE_SIZE, PROT_READ | PROT_WRITE,
@@ -75,7 +76,7 @@ static struct far_request *take_requests(struct disk_node *d, struct disk_comman
         return r;
 }
 
-/* The kernel has it no more. */
+/* The kernel has the command no more. */
 static void free_command(struct disk_node *d, struct disk_command *c)
 {
         for (unsigned i = 0; c->own && i < c->pages; i++)
@@ -89,7 +90,8 @@ static size_t length(const struct disk_command *c)
         return c->pages == 1 ? c->piece[0].iov_len : c->pages * (size_t)PAGE_SIZE;
 }
 
-/* Gives back what is over.  Pages beyond `good` bytes could not be read or written. */
+/* Gives back the requests of a command that is over.  Pages beyond `good` bytes could not be read
+ * or written. */
 static unsigned give_back(struct disk_node *d, struct disk_command *c, size_t good, int error)
 {
         size_t len = length(c) / c->pages;
@@ -140,7 +142,8 @@ struct far_request *disk_give_up(struct disk_node *d)
         return all;
 }
 
-/* Not carried out, but would be if asked again; or its thread has ended (io_end()). */
+/* The command was not carried out, but would be if it were queued again; or its thread has ended
+ * (io_end()). */
 static bool is_passing(int result)
 {
         return result == -EAGAIN || result == -EINTR || result == -ECANCELED;
@@ -161,7 +164,7 @@ static unsigned ended(struct disk_node *d, struct disk_command *c, int result)
         }
         size_t good = result > 0 ? (size_t)result : 0;
         d->heard = d->clock;
-        if (c->op != FAR_WRITE)         /* behind its end is nothing: it was cut */
+        if (c->op != FAR_WRITE)         /* nothing is behind the file's end: it was cut */
                 return give_back(d, c, good, result < 0 ? result : -ENODATA);
         if (good == length(c)) {
                 d->failing = 0;
@@ -174,7 +177,7 @@ static unsigned ended(struct disk_node *d, struct disk_command *c, int result)
 }
 
 /* How many of r[], of one kind and for neighbouring slots, may go out as one command.  Puts them in
- * the order of their slots: what a stream reads forward was often written backward. */
+ * the order of their slots: pages that a stream reads forward were often written backward. */
 static unsigned gather(struct far_request **r, unsigned count)
 {
         static const unsigned most[] = {
@@ -224,9 +227,9 @@ static void start(struct disk_node *d, struct far_request **r, unsigned n)
         disk_ring_queue(d, c);
 }
 
-/* Milliseconds in which vmrun ran: of a longer time between two calls only so much counts.  So the
- * disk is not blamed for silence while vmrun was stopped (Ctrl-Z, a suspended machine), and what
- * was over meanwhile is seen before time-outs are looked at. */
+/* Milliseconds in which vmrun ran: of a longer time between two calls only `most` counts.  So the
+ * disk is not blamed for silence while vmrun was stopped (Ctrl-Z, a suspended machine), and
+ * commands that were over meanwhile are seen before time-outs are looked at. */
 static void disk_clock(struct disk_node *d)
 {
         const int64_t most = d->far->hands_back ? DISK_STEP_MS : DISK_GAP_MS;
@@ -261,7 +264,7 @@ unsigned disk_post(struct far_node *n, struct far_request **r, unsigned count)
 
 unsigned disk_take(struct disk_node *d)
 {
-        /* First: what is over by now was over in time. */
+        /* First: commands that are over by now were over in time. */
         disk_clock(d);
         return disk_ring_reap(d, ended);
 }

@@ -3,7 +3,8 @@
  * the interfaces between the parts of the driver.
  *
  *   driver.c   the driver: open and close, leases, what the next program inherits
- *   claim.c    how a file or device becomes this process tree's alone, and what may be overwritten
+ *   claim.c    how a file or device becomes this process tree's alone, and whether its content may
+ *              be overwritten
  *   data.c     transfers: commands for neighbouring pages, and their ends
  *   node.c     the node as a whole: poll(), its silence, writes that fail, its loss
  *   ring.c     io_uring
@@ -20,10 +21,10 @@
 #include "far/node.h"
 
 #define DISK_DEPTH      256     /* commands under way */
-/* at most so many of them are prefetches and writes: what a demand read may have to wait behind */
+/* the most prefetches and writes of these, behind which a demand read may have to wait */
 #define DISK_BACKGROUND 128
 #define DISK_RUN        32      /* pages of neighbouring slots that are written by one command */
-/* and that are read ahead by one: fewer, since the first page arrives with the last */
+/* pages that are read ahead by one command: fewer, since the first page arrives with the last */
 #define DISK_AHEAD      16
 /* Pages of the node's own, if it hands back: memory beside --cache, made as it is used.  A demand
  * read always finds one. */
@@ -31,27 +32,27 @@
 #define DISK_TICK_MS    250     /* how often time-outs are looked at; see disk_clock() */
 /* between two looks at the clock; more than this is our own pause, not the disk's silence */
 #define DISK_GAP_MS     500
-/* The same two of a node that hands back.  A tick is less than a gap, so that time is not lost. */
+/* Tick and gap of a node that hands back.  The tick is shorter, so that time is not lost. */
 #define DISK_SOON_MS    40
 #define DISK_STEP_MS    50
-/* nothing is over for so long, while transfers are under way: a node that hands back is down */
+/* no transfer ends for this time, while some are under way: a node that hands back is down */
 #define DISK_SILENT_MS  1000
 #define DISK_PAUSE_MS   100     /* before a write that failed is sent again */
-/* so long, or for half of --timeout; then another slot has to do */
+/* how long it is sent again, or half of --timeout if that is less; then another slot is used */
 #define DISK_AGAIN_MS   1000
 
 struct disk_node;
 
 struct disk_command {
-        /* what it moves, linked, by page; NULL: it is free, or was given up */
+        /* the requests that it carries out, linked, by page; NULL: it is free, or was given up */
         struct far_request *r;
         enum far_op op;
         unsigned pages;
-        /* Their frames, or the wanted part of one; or the same of pages of the node's own (`own`),
-         * from which what was read is copied. */
+        /* Their frames, or the wanted part of one.  `own`: pages of the node's own, or that part of
+         * one; the bytes that were read are copied from there. */
         struct iovec piece[DISK_RUN];
         bool own;
-        bool given_up;                  /* its requests were handed back; the kernel has it yet */
+        bool given_up;                  /* its requests were handed back; the kernel still has it */
         int64_t since;                  /* disk_node.clock when it was posted */
         /* of a write that is to be sent again: -errno, and how many bytes were written; else 0 */
         int error;
@@ -81,7 +82,7 @@ struct disk_node {
         unsigned spares;
         int64_t clock, looked;          /* ms, see disk_clock(); now_ms() at its last look */
         int64_t judged;                 /* by that clock: the last look at time-outs */
-        int64_t heard;                  /* a command was over, or the first of those was posted */
+        int64_t heard;                  /* when a command was over last, or the first was posted */
         int64_t failing;                /* ms for which writes have failed and none has succeeded */
 };
 
@@ -91,15 +92,15 @@ static inline bool disk_is_down(const struct far_node *n)
         return n->hands_back && !atomic_load_explicit(&n->up, memory_order_relaxed);
 }
 
-/* --- whose it is (claim.c).  0, or -errno with why --- */
+/* --- the claim to the file (claim.c).  0, or -errno with why --- */
 
 /* Opens the file or device and locks it for this process tree; sets fd, device, sparse, created and
  * *bytes.  A missing file is made, an empty or sparse one enlarged, to the node's option size. */
 int disk_claim(struct disk_node *d, const char *path, uint64_t *bytes, char why[FAR_WHY]);
 /* Writes the first page.  0 or -errno. */
 int disk_mark(struct disk_node *d);
-/* No process of the tree needs it any more: gives its blocks back to the file system, as far as
- * they were not allocated before. */
+/* No process of the tree needs the file any more: gives its blocks back to the file system, as far
+ * as they were not allocated before. */
 void disk_give_back(struct disk_node *d, const char *path);
 
 /* --- transfers (data.c) --- */
@@ -110,14 +111,14 @@ void disk_reset(struct disk_node *d);
  * into it: then its pages are the kernel's alone.  0 or -errno. */
 int disk_room_make(struct disk_node *d);
 void disk_room_drop(struct disk_node *d);
-/* Hands back a write that failed, but for what was written of it. */
+/* Ends a write that failed: its pages that were not written get the error. */
 void disk_write_failed(struct disk_node *d, struct disk_command *c);
-/* Nothing asked of the node before touches a frame any more, if it hands back: takes the requests
- * of all commands, and returns them, linked. */
+/* Takes the requests of all commands, and returns them, linked.  If the node hands back, no command
+ * reads into a frame any more. */
 struct far_request *disk_give_up(struct disk_node *d);
 /* far_driver.post */
 unsigned disk_post(struct far_node *n, struct far_request **r, unsigned count);
-/* Gives back what the kernel has carried out; returns how many requests. */
+/* Gives back requests that the kernel has carried out; returns how many. */
 unsigned disk_take(struct disk_node *d);
 
 /* --- the node (node.c) --- */
@@ -135,11 +136,11 @@ int disk_ring_make(struct disk_node *d, char why[FAR_WHY]);
 void disk_ring_drop(struct disk_node *d);
 /* Queues a command.  The ring has room for all there are. */
 void disk_ring_queue(struct disk_node *d, struct disk_command *c);
-/* Gives the kernel what is queued; what it does not take now stays queued. */
+/* Gives the kernel the queued commands; those that it does not take now stay queued. */
 void disk_ring_submit(struct disk_node *d);
-bool disk_ring_pending(const struct disk_node *d);      /* is something queued? */
-/* Calls over() for all that the kernel has carried out; returns the sum of its results.  result:
- * bytes, or -errno. */
+bool disk_ring_pending(const struct disk_node *d);      /* is a command queued? */
+/* Calls over() for all commands that the kernel has carried out; returns the sum of its results.
+ * result: bytes, or -errno. */
 unsigned disk_ring_reap(struct disk_node *d,
                         unsigned (*over)(struct disk_node *d, struct disk_command *c, int result));
 

@@ -105,7 +105,7 @@ static int allocate(const struct disk_node *d, uint64_t start, uint64_t bytes)
 
         if (d->device)
                 return 0;
-        /* It would be a signal, and writes would fail. */
+        /* Beyond the limit it would be a signal, and writes would fail. */
         if (getrlimit(RLIMIT_FSIZE, &r) == 0 && r.rlim_cur < start + bytes)
                 return -EFBIG;
         for (int tries = 0; tries < 100; tries++) {
@@ -144,8 +144,8 @@ static int disk_use(struct far_node *n, struct far_place *place, uint32_t pages)
         return 0;
 }
 
-/* The ring is the parent's; its file descriptor here is closed without a word to it.  The room is
- * not here. */
+/* The ring is the parent's: here only this process's descriptor of it is closed.  The room is not
+ * here. */
 static bool disk_forked(struct far_node *n)
 {
         struct disk_node *d = n->data;

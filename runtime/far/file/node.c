@@ -1,10 +1,10 @@
 /*
- * See disk.h: the node as a whole, from poll() to its end: what is done when the disk is silent, or
- * fails writes.
+ * See disk.h: the node as a whole, from poll() to its end: a disk that is silent, or that fails
+ * writes.
  *
  * A node that hands back (far_driver) goes down when it is silent, and up again when the kernel has
- * ended all that was given up: that is the fence of a disk (docs/protocol.md, rule 13).  With a
- * single copy silence of --timeout is the node's end, and the program's.
+ * ended all commands that were given up: that is the fence of a disk (docs/protocol.md, rule 13).
+ * With a single copy silence of --timeout is the node's end, and the program's.
  *
  * A write that fails is sent again for a moment: the page is still in its frame.  Then it ends with
  * an error, and the page goes to another slot: a bad place of the disk costs a slot.  If no write
@@ -25,7 +25,7 @@ static void hand_back(struct far_request *r)
         }
 }
 
-/* The node is up, and hands back. */
+/* Takes down a node that is up, and that hands back. */
 static void down(struct disk_node *d, const char *why)
 {
         struct far_request *all = disk_give_up(d);
@@ -55,7 +55,7 @@ static const char *cure(int error)
         }
 }
 
-/* ms for which something has been under way: as long as nothing is over, and any one command. */
+/* ms for which commands have been under way and none was over.  *oldest: ms of the longest one. */
 static int64_t silence(const struct disk_node *d, int64_t *oldest /* OUT */)
 {
         *oldest = 0;
@@ -103,7 +103,7 @@ static bool is_bad(struct disk_node *d, int error)
         return true;
 }
 
-/* Looks at what takes long, and sends again what failed.  ms: since the last look. */
+/* Looks at commands that take long, and sends failed writes again.  ms: since the last look. */
 static void judge(struct disk_node *d, int64_t ms)
 {
         const int64_t limit = opt.timeout_ms / 2 < DISK_AGAIN_MS ? opt.timeout_ms / 2

@@ -1,5 +1,5 @@
 /*
- * dax:PATH: the far tier is what a file maps: persistent or CXL memory as a DAX device
+ * dax:PATH: the far tier is the memory that a file maps: persistent or CXL memory as a DAX device
  * (/dev/dax0.0), a file on hugetlbfs or tmpfs, or a file of a file system on a block device, where
  * pages then go through the host's page cache.
  *
