@@ -40,7 +40,7 @@ struct far_kept {
         int proc;                       /* for memfd_init() */
         /* private descriptor of the process tree, which the next program joins; -1: none */
         int tree;
-        /* its number there, so that it counts as alive before it joins: else the last of the others
+        /* its number there, so that it counts as alive before it joins: else the last other process
          * would release the leases */
         struct tree_child next;
         struct far_kept_node node[NODES_MAX];
@@ -57,7 +57,7 @@ bool far_keep(struct far_kept *k, const int *expected);
 /* Just before execve, with all other threads quiesced and no transfer under way: this program's
  * slots are free as soon as it is gone.  false: execve has failed. */
 void far_leaves(bool leaves);
-/* execve has failed: takes back what far_keep() did for the next program. */
+/* execve has failed: undoes far_keep(). */
 void far_unkeep(const struct far_kept *k);
 /* In the next program, before far_init(). */
 void far_adopt(const struct far_kept *k);

@@ -1,5 +1,5 @@
 /*
- * Far-memory nodes and their drivers: what the author of a driver reads.
+ * Far-memory nodes and their drivers: the header for the author of a driver.
  *
  * A node is one --node URL or [node] section; its scheme names the driver.  Space is leased slab by
  * slab when the cleaner asks (EXIT_LEASE), from the node that the placement chooses, so nothing at
@@ -141,7 +141,7 @@ struct far_request {
         enum far_op { FAR_READ, FAR_PREFETCH, FAR_WRITE } op;   /* in this order of urgency */
         uint32_t page;                  /* in its slab */
         const struct far_place *place;
-        char *frame;                    /* PAGE_SIZE bytes inside what attach() registered */
+        char *frame;                    /* PAGE_SIZE bytes of the memory given to attach() */
         /* The bytes of the page to move: all, unless op is FAR_READ; then by the node's unit.  They
          * are at this offset of the frame, too. */
         uint16_t offset, len;
@@ -192,7 +192,7 @@ struct far_range { uint64_t first, last; };
 struct far_driver {
         const char *scheme;             /* "mem" for mem:... */
         enum slab_kind kind;
-        /* rest: what follows the scheme and its colon.  Sets pages and data.  A remote node is
+        /* rest: the URL behind the scheme and its colon.  Sets pages and data.  A remote node is
          * connected here, within opt.connect_timeout. */
         int (*open)(struct far_node *n, const char *rest, char why[FAR_WHY]);
         /* Leases one more slab of `pages` pages (at most 1 << SLAB_SHIFT, and within n->pages),
@@ -204,8 +204,8 @@ struct far_driver {
          * lease() left it, except data.  NULL: lease() does that too. */
         int (*use)(struct far_node *n, struct far_place *place, uint32_t pages);
         void (*close)(struct far_node *n);
-        /* Fills in what open() needs in the next program of this process to find the slabs of the
-         * process tree.  NULL, or false: not possible, the next program must lease again. */
+        /* Fills in the data that open() needs in the next program of this process to find the slabs
+         * of the process tree.  NULL, or false: not possible, the next program must lease again. */
         bool (*keep)(const struct far_node *n, struct far_kept_node *k);
         /* For -v and the statistics: "mem: 4G in this process". */
         void (*describe)(const struct far_node *n, char *text, size_t size);

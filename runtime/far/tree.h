@@ -99,7 +99,7 @@ static inline struct slot_pieces *slot_pieces(struct slot_pieces *pieces, uint64
 /* A process's view. */
 struct tree {
         /* Private, and mapped.  All processes of the tree have this file description, so no lock is
-         * held through it; but the locks of others are asked for through it. */
+         * held through it; but the locks of other processes are asked for through it. */
         int fd;
         /* Private: the description that keeps this process alive; -1: the process has no number, or
          * there is no /proc, and so no other process. */

@@ -2,7 +2,7 @@
  * file: far memory in a file or on a block device of this host, by io_uring past the page cache:
  * the interfaces between the parts of the driver.
  *
- *   driver.c   the driver: open and close, leases, what the next program inherits
+ *   driver.c   the driver: open and close, leases, the next program's inheritance
  *   claim.c    how a file or device becomes this process tree's alone, and whether its content may
  *              be overwritten
  *   data.c     transfers: commands for neighbouring pages, and their ends
@@ -86,7 +86,7 @@ struct disk_node {
         int64_t failing;                /* ms for which writes have failed and none has succeeded */
 };
 
-/* It hands back, and is down.  Relaxed: by the I/O side; for others a hint. */
+/* The node hands back, and is down.  Relaxed: by the I/O side; for other threads a hint. */
 static inline bool disk_is_down(const struct far_node *n)
 {
         return n->hands_back && !atomic_load_explicit(&n->up, memory_order_relaxed);

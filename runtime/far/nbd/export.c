@@ -16,8 +16,8 @@ static uint32_t unit_of(int64_t least)
         return PAGE_SIZE % least ? 0 : (uint32_t)least;
 }
 
-/* How small and how large may a command be?  The first connection sets it; at others the largest
- * may not be less. */
+/* How small and how large may a command be?  The first connection sets it; at other connections the
+ * largest may not be less. */
 static int commands_fit(struct nbd_link *l, char why[FAR_WHY])
 {
         struct nbd_node *d = l->node;

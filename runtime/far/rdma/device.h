@@ -9,7 +9,7 @@
 /* Opens the device to which the first connection was resolved. */
 int rdma_device_open(struct rdma_device *d, struct rdma_cm_id *id, char why[FAR_WHY]);
 void rdma_device_close(struct rdma_device *d);
-/* m->base and m->len say what; the device is open. */
+/* Registers the memory of m->base and m->len, or a pool; the device is open. */
 int rdma_memory_open(struct rdma_memory *m, struct rdma_device *d, char why[FAR_WHY]);
 void rdma_memory_close(struct rdma_memory *m);
 /* Event channels whose descriptor the program does not see, and that never wait. */
