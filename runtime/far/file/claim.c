@@ -109,8 +109,8 @@ static int open_it(struct disk_node *d, const char *path, int64_t until, char wh
                 d->fd = PRIVFD_NEW(open(path, flags | O_CREAT | O_EXCL, 0600));
                 d->created = d->fd >= 0;
                 if (d->fd == -ENOENT) {
-                        snprintf(why, FAR_WHY, "the folder that it is to be made in does not exist: "
-                                 "make it, or give another path");
+                        snprintf(why, FAR_WHY, "the folder that it is to be made in does not exist"
+                                 ": make it, or give another path");
                         return -ENOENT;
                 }
         } else {
