@@ -2,7 +2,7 @@
 # Mutants of the pager, its prefetch policies, kern's flushes and fault path, of the wire by the
 # clock, and of the futexes: see mutants.sh.
 # shellcheck disable=SC2317,SC2046 # called by mutant; paths
-: "${STEPS:=100000000}"
+: "${STEPS:=400000000}"
 # shellcheck source=test/unit/mutants.sh
 . "$(dirname "$0")/mutants.sh"
 
