@@ -2,9 +2,9 @@
  * Resource limits of the program.
  *
  * kern keeps the limits on memory (control.rlimit_*): set on the host, they would limit vmrun,
- * whose mappings are the cache.  Therefore limits_begin() raises the memory limits that the program
- * begins with as far as the host allows.  privfd keeps the limit of descriptors.  All others are
- * those of the host process.
+ * whose mappings are the cache.  Therefore limits_begin() raises the host's soft limits of address
+ * space and data to the hard limits; the program keeps those that it began with.  privfd
+ * keeps the limit of descriptors.  All others are those of the host process.
  */
 #include <errno.h>
 #include <linux/capability.h>
@@ -18,7 +18,7 @@
 /* Hard limits of the resources that kern keeps; kern has only the soft limits.  Under lock. */
 static struct { bool known, set; uint64_t max; } hard[RLIM_NLIMITS];
 /* What the program sees of the soft limit of locked memory: kern has none where CAP_IPC_LOCK lifts
- * it.  Under lock. */
+ * it, also in a user namespace, where Linux does not.  Under lock. */
 static uint64_t memlock;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -49,6 +49,13 @@ static void set_soft_limit(int res, uint64_t soft)
         *limits_kept_here(res) = lifted ? UINT64_MAX : soft;
         if (res == RLIMIT_MEMLOCK)
                 memlock = soft;
+}
+
+void limits_look_at_rights(void)
+{
+        pthread_mutex_lock(&lock);
+        set_soft_limit(RLIMIT_MEMLOCK, memlock);
+        pthread_mutex_unlock(&lock);
 }
 
 long limits_host(int pid, int res, const uint64_t *new, uint64_t *old)

@@ -34,6 +34,9 @@ void limits_to_host(const struct limits_kept *k, bool hard_too, struct limits_ke
 /* prlimit64() of this process in the program's terms: { soft, hard } each; new or old may be
  * NULL. */
 long limits_own(int res, const uint64_t new[2], uint64_t old[2]);
+/* The calling thread's capabilities may have changed: CAP_IPC_LOCK lifts the limit of locked
+ * memory.  Not for a child of vfork, whose rights are its own. */
+void limits_look_at_rights(void);
 /* prlimit64() with the host's own limits. */
 long limits_host(int pid, int res, const uint64_t *new, uint64_t *old);
 /* The soft limit that kern keeps; NULL: the host keeps this one. */

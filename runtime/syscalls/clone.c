@@ -33,7 +33,7 @@
         (THREAD_NEEDS | CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | \
          CLONE_CHILD_CLEARTID | CLONE_DETACHED | CLONE_IO | CLONE_PTRACE | CLONE_UNTRACED)
 
-/* The kernel's own checks, in its order. */
+/* The kernel's own checks, in its order; there that of tls comes after errors of resources. */
 static long check_request(const struct clone_request *rq)
 {
         const uint64_t f = rq->flags, both = CLONE_PIDFD | CLONE_PARENT_SETTID;

@@ -31,7 +31,8 @@ sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigpending, sys_rt_sigtimedw
        sys_rt_sigreturn, sys_sigaltstack, sys_mq_notify;
 /* process.c */
 sys_fn sys_exit, sys_prctl, sys_set_tid_address, sys_set_robust_list, sys_get_robust_list,
-       sys_unshare, sys_setns, sys_capability, sys_sched_attr, sys_sched_lower, sys_sched_cpus;
+       sys_unshare, sys_setns, sys_capability, sys_set_user, sys_sched_attr, sys_sched_lower,
+       sys_sched_cpus;
 /* futex.c */
 sys_fn sys_futex;
 /* exec.c */

@@ -14,9 +14,10 @@
 #include "marshal/scratch.h"
 #include "memory/gmem.h"
 #include "process/alone.h"
+#include "process/rlimits.h"
 #include "process/service.h"
 #include "process/threads.h"
-#include "procfs/procfs.h"
+#include "procfs/numbers.h"
 #include "syscalls/handlers.h"
 
 long sys_exit(struct thread *t, const struct sys_row *row, const uint64_t a[6])
@@ -289,9 +290,21 @@ long sys_capability(struct thread *t, const struct sys_row *row, const uint64_t 
         if (a[1] && !n)
                 data = sys_bad();
         ret = sys_raw(row->nr, P(head), P(data), 0, 0, 0, 0);
+        if (ret == 0 && row->nr == __NR_capset && !t->vforked)
+                limits_look_at_rights();
         if (head[0] != version && gmem_write(t, a[0], head, 4))
                 return -EFAULT;
         return ret == 0 && row->nr == __NR_capget ? sys_deliver(t, a[1], data, n, 0) : ret;
+}
+
+/* setuid and its like: capabilities may go, or come back. */
+long sys_set_user(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        long ret = sys_generic(t, row, a);
+
+        if (ret == 0 && !t->vforked)
+                limits_look_at_rights();
+        return ret;
 }
 
 /* Calls that may lower the policy or nice value of a thread of this process: threads that vmrun

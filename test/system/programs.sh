@@ -457,7 +457,7 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
         compare --long --cache 64M "t_odd, $part, long" \
             "$build/test/system/t_odd" "$part" 601 3000
     done
-    for part in vmsplice requeue mmap mincore robust arch_prctl keys busy; do
+    for part in vmsplice requeue mmap mincore robust arch_prctl keys busy memlock; do
         compare --quick --elsewhere --cache 1M,64M "t_calls, $part" \
         "$build/test/system/t_calls" . "$part"
     done

@@ -10,6 +10,7 @@
 #include <linux/keyctl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include "t_sys.h"
@@ -622,6 +623,29 @@ static void test_arch_prctl(void)
         FAILS(EPERM, syscall(SYS_arch_prctl, ARCH_SET_GS, 1ul << 63));
 }
 
+/* CAP_IPC_LOCK lifts the limit of locked memory, as long as the process has it. */
+static void test_memlock(void)
+{
+        pid_t pid = start_child();
+
+        if (!pid) {
+                char *p = mmap(NULL, 2 * PG, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                const struct rlimit small = { PG, PG };
+                T(setrlimit(RLIMIT_MEMLOCK, &small));
+                if (geteuid() == 0) {
+                        T(mlock(p, 2 * PG));
+                        T(munlock(p, 2 * PG));
+                        CHECK(setgid(65534) == 0 && setuid(65534) == 0);
+                }
+                FAILS(ENOMEM, mlock(p, 2 * PG));
+                T(mlock(p, PG));
+                fflush(stdout);
+                _exit(failures);
+        }
+        CHECK(failures_of(pid) == 0);
+}
+
 int main(int argc, char **argv)
 {
         setvbuf(stdout, NULL, _IOFBF, 1 << 16);
@@ -639,6 +663,7 @@ int main(int argc, char **argv)
                 { "mmap", test_mmap_errors },   { "mincore", test_mincore },
                 { "robust", test_robust_list }, { "arch_prctl", test_arch_prctl },
                 { "keys", test_keys },          { "busy", test_busy },
+                { "memlock", test_memlock },
         };
         for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
                 if (argc <= 2 || !strcmp(argv[2], tests[i].name)) {
