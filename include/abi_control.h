@@ -56,7 +56,7 @@ struct control {
         /* Offsets in the window: the unused pages of the pool, and the end of its backed part. */
         uint64_t pool_next, pool_end;
         uint64_t pool_max;              /* offset up to which the pool may grow */
-        uint64_t profile;               /* address of a struct profile (profile.h); 0: none */
+        uint64_t profile;               /* address of a struct profile (fault_profile.h); 0: none */
         /* Capacity of the far tiers, in pages: grows when a node is added.  Orders nothing. */
         _Atomic uint64_t far_pages;
         /* Where the arena begins (memory/arena.h), and its bytes: below are RAM and far tiers. */
@@ -108,8 +108,8 @@ struct control {
         /* Moves when a node was added: EXIT_LEASE may succeed again.  Stored with release, after
          * the node is there. */
         _Atomic uint32_t nodes_added;
-        /* This process's number in the tree (tree.h).  This field and the next are valid once there
-         * is a slab. */
+        /* This process's number in the tree (allocator.h).  This field and the next are valid once
+         * there is a slab. */
         uint32_t tree_number;
         uint32_t tree_pad;
         uint64_t tree_gpa;              /* of struct tree_common */

@@ -49,9 +49,10 @@ enum exit_op {
         EXIT_FILE_READ,
         /* mmap of a file.  a[0] fd, a[1] prot, with MAP_FIXED together with the address (whole
          * pages), a[2] flags, a[3] offset, a[4] length; 0: maps nothing, only looks at fd and
-         * flags.  ret: 0 or -errno.  out[0] object_word().  Private: its id has one reference.
-         * Shared: none of its own, it lives as long as its arena range; out[1] guest-physical
-         * address.  In a file of huge pages the length is rounded up to them. */
+         * flags, and answers -ENODEV if a mapping of it may end beyond 2^63 (devices, pipes,
+         * folders, /proc/self/mem).  ret: 0 or -errno.  out[0] object_word().  Private: its id has
+         * one reference.  Shared: none of its own, it lives as long as its arena range; out[1]
+         * guest-physical address.  In a file of huge pages the length is rounded up to them. */
         EXIT_FILE_MAP,
         /* MAP_SHARED|MAP_ANONYMOUS.  a[0] length.  Answers as a shared EXIT_FILE_MAP. */
         EXIT_ANON_SHARED,
@@ -150,7 +151,7 @@ enum upcall_op {
          * entries of private copies too.  ret: how many dropped entries led to the arena. */
         UPCALL_OBJECT_CUT,
 
-        /* --- fork (fork.h) --- */
+        /* --- fork (fork_state.h) --- */
 
         /* struct fork_state to xfer.  ret: 0. */
         UPCALL_FORK_STATE,

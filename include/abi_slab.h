@@ -20,7 +20,7 @@ struct slab {
         uint64_t va;
         uint64_t gpa;
         uint32_t node, pad;
-        uint64_t map_gpa;               /* of its struct slab_map (tree.h) */
+        uint64_t map_gpa;               /* of its struct slab_map (allocator.h) */
         /* SLAB_TIMED, equal for all slabs of a node: ticks of the TSC; ticks a page, in units of
          * 2^-SLAB_TICK_SHIFT. */
         uint64_t latency, page_ticks;

@@ -115,7 +115,8 @@ struct vcpu {
 #define EVENT_IRET 2u
 /* vcpu.guide_late is new. */
 #define EVENT_GUIDE 4u
-/* With EVENT_HOST: the program, or its guide, executed an instruction that only a kernel may. */
+/* With EVENT_HOST: the program, or its guide, executed an instruction that only a kernel may, or a
+ * fatal split lock. */
 #define EVENT_PRIVILEGED 8u
 
 static inline struct vcpu *vcpu_block(unsigned n)

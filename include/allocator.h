@@ -19,7 +19,8 @@
  * owner's I/O side sets DUE before it sends a page, and clears it when the node has answered the
  * only copy that was sent.  If the page was sent more than once, DUE stays: the slot may be read,
  * since all copies are of one page, but no other page may ever be written there.  It stays, too,
- * where a write has failed.  It is also set while the I/O side holds a slot (runtime/far/held.h).
+ * where a write has failed.  It is also set while the I/O side holds a slot that its process alone
+ * owns (runtime/far/held.h).
  *
  * A word is changed by compare-and-swap.  Only p, or the process that buries p, changes OWNED(p)
  * and CHECK(p).  So the words themselves say which slots a dead process held, and no count can be
@@ -159,8 +160,8 @@ static inline slot_word_t *slot_word(char *units, uint64_t slot)
 
 /* The I/O side of the slot's owner calls slot_write_begins() before it sends a page to a node that
  * cannot fence, and slot_write_ends() when the node has answered the only copy that was sent.
- * Release: other processes see DUE before the page can arrive, and see it cleared only after the
- * answer. */
+ * held.c calls both around a hold.  Release: other processes see DUE before the page can arrive,
+ * and see it cleared only after the answer. */
 static inline void slot_write_begins(slot_word_t *word)
 {
         atomic_fetch_or_explicit(word, SLOT_DUE, memory_order_release);

@@ -12,8 +12,8 @@
  *   0x00006a0000000000 FAR_WINDOW  far tiers that are plain memory, mapped slab by slab
  *   0x00006e0000000000 ARENA       MAP_SHARED mappings, in the host only; programs see them at
  *                                  their own addresses
- *   0x00006ff000000000 TREE_WINDOW the slots of the far tiers and their holders (tree.h), mapped
- *                                  in doubling steps
+ *   0x00006ff000000000 TREE_WINDOW the slots of the far tiers and their holders (allocator.h),
+ *                                  mapped in doubling steps
  *   0x0000700000000000             end of the range that vmrun keeps for itself
  *   0x00007ffffffff000             top of the program's stack
  *

@@ -189,7 +189,7 @@ struct node_moved {
 struct node_plain { struct node_header h; };    /* DONE, DRAIN, GOODBYE */
 
 /*
- * Over NBD memnode cannot send anything unasked.  A lease with members (memnode/nbd/nbd.h) has a
+ * Over NBD memnode cannot send anything unasked.  A lease with members (memnode/nbd/name.h) has a
  * status behind its last byte instead, which a member READs now and then, from its beginning: a
  * byte of enum node_status, a byte that is NODE_KEEPS or 0, then zeros.  By a WRITE there a member
  * says that it cannot move its pages, by NBD_CMD_DISC that it has moved them.

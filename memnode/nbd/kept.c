@@ -48,7 +48,7 @@ int nbd_take_over(struct resume_lease *from, char *why, size_t n)
         memcpy(l->hex, from->digits, sizeof(l->hex));
         l->incarnation = from->incarnation;
         l->members = from->members;
-        l->until = INT64_MAX;           /* nbd_begin() sets it */
+        l->until = INT64_MAX;           /* nbd_begin_grace() sets it */
         from->piece[0].base = l->e.base;
         l->next = nbd_leases;
         nbd_leases = l;

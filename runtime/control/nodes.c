@@ -56,7 +56,7 @@ static const char *state_of(const struct far_node *n, char to[2 * FAR_WHY])
 
         if (drains)
                 strcpy(to, drains);
-        else if (__atomic_load_n(&n->lost, __ATOMIC_ACQUIRE))
+        else if (n->lost)
                 snprintf(to, 2 * FAR_WHY, "lost: %s", n->why);
         else if (down)
                 snprintf(to, 2 * FAR_WHY, "does not answer, for %.1f s",
@@ -78,7 +78,7 @@ struct counts { uint64_t used[NODES_MAX], lacking[NODES_MAX]; };
 
 static bool is_gone(const struct far_node *n)
 {
-        return __atomic_load_n(&n->lost, __ATOMIC_ACQUIRE) ||
+        return n->lost ||
                atomic_load_explicit(&n->is_drained, memory_order_relaxed);
 }
 

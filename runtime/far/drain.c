@@ -3,7 +3,7 @@
  */
 #include <stdatomic.h>
 #include <string.h>
-#include <guest_ram.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "common/clock.h"
 #include "far/copies.h"
@@ -12,7 +12,6 @@
 #include "far/repair.h"
 #include "far/request.h"
 #include "include/allocator.h"
-#include "vm/vm.h"
 
 static struct drain {
         /* far_asked() was called, by any thread.  Relaxed: a hint. */
@@ -119,10 +118,9 @@ static void note_drained(const struct far_node *n)
 
 const char *drain_state(const struct far_node *n)
 {
-        /* A node that was not answered yet still waits for other processes of the tree.  Acquire:
-         * all threads but the I/O side read `lost` so. */
+        /* A node that was not answered yet still waits for other processes of the tree. */
         if (is_set(&n->is_drained))
-                return __atomic_load_n(&n->lost, __ATOMIC_ACQUIRE) ? "drained" : "draining";
+                return n->lost ? "drained" : "draining";
         return !is_set(&n->asked) ? NULL : is_set(&n->stuck) ? "cannot be drained" : "draining";
 }
 

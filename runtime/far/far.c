@@ -245,8 +245,8 @@ int far_check(FILE *f)
  * The order of the parts, for fork and for a process that must have one thread:
  *
  *   1. the threads of rebuild.c and scrub_start.c, since they may wait for the I/O side
- *   2. copies that the I/O side makes by itself.  Fork writes pages to their slots, and a write
- *      waits as long as its slot is being copied
+ *   2. for fork alone, copies that the I/O side makes by itself: fork writes pages to their slots,
+ *      and a write waits as long as its slot is being copied
  *   3. the I/O side, which has moved pages until then
  *
  * They continue in the opposite order.

@@ -76,9 +76,9 @@ void far_forked(const struct tree_child *c);
 /* --- standing still --- */
 
 /* For fork, in two steps, by the thread that forks; all other threads of the program are quiesced.
- * far_hold_background(): far memory begins nothing by itself any more: no copy, no place, no scrub,
- * and no node is answered that it may end.  Pages still move, so that the image of the program can
- * be written.  far_hold(): nor do pages move, and no thread is in a driver.  far_release() ends
+ * far_hold_background(): far memory begins nothing by itself any more: no copy, no place, no scrub.
+ * Pages still move, so that the image of the program can be written.  far_hold(): nor do pages
+ * move, no node is answered that it may end, and no thread is in a driver.  far_release() ends
  * both, in the parent. */
 void far_hold_background(void);
 void far_hold(void);

@@ -12,8 +12,8 @@
  * attached.  Any thread, one at a time, and not during fork, execve or alone_begin(). */
 int far_add(struct vm *vm, const struct node_option *o, char why[FAR_WHY]);
 
-/* Drained nodes (drain.h) that are served again are used again, each under a number of its own.  By
- * the thread of rebuild.h, now and then. */
+/* Nodes that were drained (drain.h), or lost with copies elsewhere, are used again once they are
+ * served again, each under a number of its own.  By the thread of rebuild.h, now and then. */
 void far_return(struct vm *vm);
 
 #endif

@@ -4,14 +4,14 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <guest_ram.h>
+#include "abi_control.h"
 #include "far/held.h"
 #include "include/allocator.h"
-#include "vm/vm.h"
 
 static struct held {
         /* Guards hold[] where a thread of the program releases slots.  The I/O side writes hold[]
-         * with the lock, and reads it without; `released` is written and read with the lock. */
+         * with the lock, and reads it without; `released` is written and read with the lock;
+         * `writes` and `copied` belong to the I/O side alone. */
         pthread_mutex_t lock;
         struct hold {
                 uint64_t slot;

@@ -32,9 +32,10 @@ void held_in(struct tree *t);
 
 /* --- one slot --- */
 
-/* A slot is held from held_take() until held_let_go(), or until held_over().  writes: the page will
- * be written to places that lack it.  copied: called by held_over(); NULL: of repair.c itself.  A
- * slot that is DUE for good is held too, if not `writes`; no write of it may be under way.
+/* A slot is held from held_take() until held_let_go(), or until held_over().  Hold i has no slot
+ * before.  writes: the page will be written to places that lack it.  copied: called by held_over();
+ * NULL: of repair.c itself.  A slot that is DUE for good is held too, if not `writes`; no write of
+ * it may be under way.
  * 0; -EAGAIN: the slot is held already, or none may be taken now; -ESTALE: it is not this
  * process's, or another process is the repairer. */
 int held_take(unsigned i, uint64_t slot, bool writes, void (*copied)(unsigned places));
@@ -66,8 +67,8 @@ bool held_begin(void);
 void held_end(void);
 /* As tree_release(), but slots that are held are released when they are let go.  Any thread. */
 int held_release(const uint64_t *slots, size_t n);
-/* Before a process says that it writes no more: from here on nothing begins, until held_go_on().
- * False: something is still under way.  Any thread. */
+/* Before fork, or before a process says that it writes no more: from here on nothing begins, until
+ * held_go_on().  False: something is still under way.  Any thread, both. */
 bool held_stop(void);
 void held_go_on(void);
 /* A hint. */

@@ -48,7 +48,6 @@
 #include "base/word.h"
 #include "common/clock.h"
 #include "far/drain.h"
-#include "far/held.h"
 #include "far/io.h"
 #include "far/nodes.h"
 #include "far/outage.h"

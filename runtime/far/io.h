@@ -12,7 +12,7 @@ struct slot_pieces;
 struct vm;
 
 /* Attaches the remote nodes and starts the thread, once: before the first slab of one of them is
- * used.  pieces: of the tree (tree.h). */
+ * used.  pieces: of the tree (far/tree.h). */
 void io_start(struct vm *vm, struct slot_pieces *pieces);
 /* Adds a node to the table; if the other nodes are attached, attaches it first.  Under the lease
  * lock (slabs.c), by one thread at a time, which is not within io_hold().  why: FAR_WHY bytes. */

@@ -1,5 +1,5 @@
 /*
- * Leasing slabs, and this process's hold on them over fork and at the end: lease.c.
+ * Leasing slabs, and this process's hold on them over fork: lease.c.
  */
 #ifndef VMRUN_FAR_LEASE_H
 #define VMRUN_FAR_LEASE_H
@@ -26,6 +26,5 @@ int64_t far_exit_release(struct thread *t, struct exit_req *rq);
 void slabs_cut(struct vm *vm, bool full);
 /* The slabs' part of far_forked(). */
 void slabs_forked(const struct tree_child *c);
-void slabs_close(void);
 
 #endif

@@ -14,9 +14,8 @@
 #include "far/repair.h"
 #include "far/slabs.h"
 #include "far/slabs_more.h"
-#include "vm/vm.h"
 
-/* moves_then(): looks for drained nodes that are served again. */
+/* Looks for nodes, drained or lost, that are served again.  By moves_then(). */
 static void (*look_for_returned)(struct vm *vm);
 
 /* ---- draining nodes (drain.h) ---- */

@@ -81,7 +81,7 @@ struct far_node {
 
         /* --- By the I/O side: the node's state.  far_answers() is the summary. --- */
         /* attach() succeeded in this process: poll() and arm() may be called.  A child attaches no
-         * node that its parent had left. */
+         * node that was drained for its parent. */
         bool attached;
         /* It takes transfers now; always, if not hands_back.  By far_up() and far_down() alone, and
          * cleared in a forked child.  Relaxed: for other threads a hint. */
@@ -96,8 +96,11 @@ struct far_node {
         /* Nothing more is asked of it (drain.c); then it becomes lost, without a page.  Relaxed:
          * for other threads a hint. */
         _Atomic bool is_drained;
-        bool lost, lost_pages;          /* by far_lost(): it will not come back; with pages */
-        char why[FAR_WHY];              /* the reason of the loss */
+        /* By far_lost(): it will not come back.  Stored last, so a thread that reads it has the
+         * reason, and whether pages were there. */
+        _Atomic bool lost;
+        bool lost_pages;
+        char why[FAR_WHY];
         bool settled;                   /* outage.c has handled the loss */
 
         /* --- By the I/O side: statistics of this process, in pages but for `breaks`.  Relaxed:
@@ -278,6 +281,13 @@ extern const struct far_driver far_mem, far_dax;
 static inline bool is_set(const _Atomic bool *flag)
 {
         return atomic_load_explicit(flag, memory_order_relaxed);
+}
+
+/* A statistic that the I/O side alone counts: relaxed, as other threads only read it. */
+static inline void count_one(_Atomic uint64_t *c)
+{
+        atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
 }
 
 /* Does it take transfers now?  By the I/O side; for others a hint. */

@@ -275,6 +275,6 @@ void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
         va_start(ap, fmt);
         vsnprintf(n->why, sizeof(n->why), fmt, ap);
         va_end(ap);
-        n->lost = true;
         n->lost_pages = pages;
+        n->lost = true;
 }

@@ -17,10 +17,8 @@ const struct node_option *far_returned_option(const struct far_node *was);
 struct far_node *far_node_open(const struct node_option *o, const struct far_kept_node *before,
                                uint64_t member, char why[FAR_WHY]);
 void far_node_close(struct far_node *n);
-/* far_node_add() appends a node to the table, also while others read it; far_node_drop() takes
- * the last one out, NULL: there is none. */
+/* Appends a node to the table, also while other threads read it. */
 void far_node_add(struct far_node *n);
-struct far_node *far_node_drop(void);
 struct far_node *const *far_node_list(void);
 unsigned far_nodes(void);
 struct far_node *far_node_at(unsigned i);

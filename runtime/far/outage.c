@@ -9,7 +9,6 @@
  *   far_up()        by a driver: the node takes transfers again
  */
 #include <stdatomic.h>
-#include <guest_ram.h>
 #include "base/message.h"
 #include "base/options.h"
 #include "common/clock.h"
@@ -18,8 +17,6 @@
 #include "far/outage.h"
 #include "far/repair.h"
 #include "far/request.h"
-#include "include/allocator.h"
-#include "vm/vm.h"
 
 #define PATIENCE_MS 10                  /* between two attempts at stranded requests */
 /* Between two looks at the clock: in the rest of a longer gap this process did not run. */
@@ -53,7 +50,7 @@ void far_down(struct far_node *n, const char *why)
         repair_needed();
         atomic_store_explicit(&n->up, false, memory_order_relaxed);
         n->down_since = now_ms();
-        atomic_fetch_add_explicit(&n->breaks, 1, memory_order_relaxed);
+        count_one(&n->breaks);
         warnx_("%s: %s: its pages are read from other nodes, as far as they have them",
                n->option->origin, why);
         request_hand_back(n);

@@ -10,7 +10,6 @@
 #include "far/nodes.h"
 #include "far/placement.h"
 #include "far/slabs.h"
-#include "vm/vm.h"
 
 uint64_t slabs_down(void)
 {
@@ -94,7 +93,6 @@ void places_list(uint32_t i, const struct slab *s)
 {
         struct tree_slab *t = &leases.tree.head->slab[i];
         const struct far_slab *f = far_slab(i);
-
         bool bits = opt.replicas > 1;
 
         *t = (struct tree_slab){ .kind = s->kind, .pages = s->pages, .places = f->places };

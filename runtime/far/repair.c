@@ -2,7 +2,6 @@
  * A pass over the slots of this process that lack copies, and each copy made.  See repair.h.
  */
 #include <stdatomic.h>
-#include <guest_ram.h>
 #include "abi_control.h"
 #include "base/message.h"
 #include "base/options.h"
@@ -14,7 +13,6 @@
 #include "far/walk.h"
 #include "far/whole.h"
 #include "include/allocator.h"
-#include "vm/vm.h"
 
 #define IDLE_MS  500                    /* between two steps while there is no pass */
 #define LOOK_MS  5000                   /* between two passes, for copies that nodes missed */

@@ -36,7 +36,6 @@
 #include "far/wait.h"
 #include "include/allocator.h"
 #include "pager/notices.h"
-#include "vm/vm.h"
 
 #define BATCH       64                  /* transfers given to a driver at a time */
 
@@ -49,6 +48,7 @@ void request_forked(void)
         memset(requests.queue, 0, sizeof(requests.queue));
         requests.stranded = requests.behind = requests.writes = NULL;
         requests.failed = NULL;
+        atomic_store_explicit(&requests.waiting, false, memory_order_relaxed);
         for (unsigned i = 0; i < far_nodes(); i++)
                 far_node_at(i)->given = far_node_at(i)->writing = 0;
 }
@@ -214,7 +214,7 @@ static bool count_retired(const struct request *q)
         for (unsigned k = 0; q->late >> k; k++) {
                 struct far_node *n = q->slab->place[k].node;
                 if (q->late >> k & 1 && !n->fences) {
-                        n->retired++;
+                        count_one(&n->retired);
                         due = true;
                 }
         }
@@ -521,7 +521,7 @@ static void entry_over(struct request *q, enum io_state state)
 
 static void page_lost(struct request *q, struct far_node *n, const struct far_request *r)
 {
-        n->damaged++;
+        count_one(&n->damaged);
         warnx_("%s: page %llu of it (slot %#llx) %s%s, twice: an access to it ends in SIGBUS; see "
                "%s", n->option->origin, (unsigned long long)(r->place->first + r->page),
                (unsigned long long)q->slot,
@@ -553,7 +553,7 @@ static void read_wrong(struct far_request *r)
 
         if (!q->again) {
                 q->again = true;
-                n->reread++;
+                count_one(&n->reread);
                 send_read(q);           /* of this node, if it is up */
                 return;
         }
@@ -569,7 +569,7 @@ static void read_wrong(struct far_request *r)
                 q->unfit = !r->error;
                 repair_over(q);
         } else if (q->ahead) {
-                n->dropped++;           /* a vCPU that needs the page asks for it */
+                count_one(&n->dropped);         /* a vCPU that needs the page asks for it */
                 prefetch_over(q, -EIO);
         } else {
                 page_lost(q, n, r);
@@ -584,18 +584,11 @@ void request_spoiled(uint64_t slot, unsigned places)
                 if (places >> k & 1) {
                         struct far_node *n = far_slab(slot_slab(slot))->place[k].node;
                         copies_spoiled(&c, slot, k);
-                        n->damaged++;
+                        count_one(&n->damaged);
                         info_("%s: page %u of slab %u did not come back as it was written, twice; "
                               "another copy did",
                               n->option->origin, slot_page(slot), slot_slab(slot));
                 }
-}
-
-/* A statistic that the I/O side alone counts: relaxed, as other threads only read it. */
-static void count_one(_Atomic uint64_t *c)
-{
-        atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1,
-                              memory_order_relaxed);
 }
 
 static void count_page(const struct far_request *r)

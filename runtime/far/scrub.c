@@ -16,7 +16,6 @@
 #include "far/walk.h"
 #include "include/allocator.h"
 #include "pager/pte.h"
-#include "vm/vm.h"
 
 #define SUSPECTS 64
 #define AGAIN_MS 100                    /* from the first look to the second, at least */
@@ -236,7 +235,7 @@ static void judge_lost(uint64_t slot)
 
         for (unsigned k = 0; wrong >> k; k++)
                 if (wrong >> k & 1)
-                        s->place[k].node->damaged++;
+                        count_one(&s->place[k].node->damaged);
         lose(slot, wrong ? (unsigned)__builtin_ctz(wrong) : 0);
         end_second();
 }

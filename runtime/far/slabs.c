@@ -14,7 +14,6 @@
 #include "far/placement.h"
 #include "far/sequence.h"
 #include "far/slabs.h"
-#include "vm/vm.h"
 
 struct leases leases = {
         .lock = PTHREAD_MUTEX_INITIALIZER,

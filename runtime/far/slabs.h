@@ -25,8 +25,8 @@
 struct leases {
         struct far_node *const *nodes;
         _Atomic unsigned nnodes;        /* changes under `lock` */
-        uint32_t max_slabs;             /* the most slabs that the nodes of the start can give */
-        /* pages of guest-physical space that no memory node of the start can take */
+        uint32_t max_slabs;             /* the most that the nodes can give */
+        /* pages of guest-physical space that no memory node can take yet */
         uint64_t memory_room;
         /* The lease lock.  Guards the rest, CONTROL->slabs and nslabs, and of each node how much it
          * has leased.  Taken before the lock of the tree.  "With the locks held": with both. */

@@ -3,11 +3,9 @@
  */
 #include <stdatomic.h>
 #include <unistd.h>
-#include <guest_ram.h>
 #include "abi_control.h"
 #include "base/options.h"
 #include "far/wait.h"
-#include "vm/vm.h"
 
 /* How long a vCPU polls an entry before it sleeps.  Sleeping and waking normally cost more than a
  * node takes to answer, but polling for a slow node takes a CPU from other threads. */

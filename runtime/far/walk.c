@@ -2,11 +2,9 @@
  * Steps over slots of remote nodes, within a rate.  See walk.h.
  */
 #include <stdatomic.h>
-#include <guest_ram.h>
 #include "abi_control.h"
 #include "far/walk.h"
 #include "include/allocator.h"
-#include "vm/vm.h"
 
 #define BURST_MS 20                     /* of the rate, at most, after a pause */
 /* All processes of a tree together, each by a page, are less ahead of a rate of 1 MB/s; and a

@@ -2,7 +2,6 @@
  * The search for slots that still lack a copy, of all processes of the tree.  See whole.h.
  */
 #include <stdatomic.h>
-#include <guest_ram.h>
 #include "abi_control.h"
 #include "base/message.h"
 #include "base/options.h"
@@ -10,7 +9,6 @@
 #include "far/nodes.h"
 #include "far/whole.h"
 #include "include/allocator.h"
-#include "vm/vm.h"
 
 #define TREE_LOOK_MS 500
 /* In one step: some 10 us for each, which has 1 GiB. */

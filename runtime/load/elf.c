@@ -18,6 +18,8 @@
 
 _Static_assert(sizeof(Elf64_Phdr) == 56, "ELF_PHDRS_MAX counts headers of 56 bytes");
 
+#define NOT_WHOLE ": the file is not whole, so copy or make it again"
+
 __attribute__((format(printf, 3, 4)))
 static int refuse(struct elf_info *out, int err, const char *fmt, ...)
 {
@@ -96,7 +98,7 @@ static int check_table(const Elf64_Ehdr *eh, size_t have, struct elf_info *out)
         bool good = eh->e_phentsize == sizeof(Elf64_Phdr);
 
         if (have < sizeof(*eh) && (!good || eh->e_phnum == 0))
-                return refuse(out, -ENOEXEC, "ELF header cut off at byte %zu", have);
+                return refuse(out, -ENOEXEC, "ELF header cut off at byte %zu" NOT_WHOLE, have);
         if (!good && eh->e_ident[EI_CLASS] == ELFCLASS32) {
                 out->foreign = true;
                 return refuse(out, -ENOEXEC,
@@ -129,7 +131,7 @@ static int read_ehdr(int fd, Elf64_Ehdr *eh, struct elf_info *out)
                 return refuse_machine(eh, out);
         out->foreign = false;
         if (eh->e_machine != EM_X86_64)
-                return refuse(out, -ENOEXEC, "ELF header cut off at byte %zd", have);
+                return refuse(out, -ENOEXEC, "ELF header cut off at byte %zd" NOT_WHOLE, have);
         int err = check_type(eh->e_type, out);
         if (err)
                 return err;
@@ -239,7 +241,8 @@ static int read_interp(int fd, const Elf64_Phdr *ph, struct elf_info *out)
                               strerror((int)-n));
         if ((uint64_t)n < ph->p_filesz)
                 return refuse(out, -EIO,
-                              "the path of its interpreter (PT_INTERP) is cut off at byte %lu",
+                              "the path of its interpreter (PT_INTERP) is cut off at byte %lu"
+                              NOT_WHOLE,
                               ph->p_offset + (uint64_t)n);
         if (out->interp[ph->p_filesz - 1] != '\0')
                 return refuse(out, -ENOEXEC,
@@ -309,8 +312,8 @@ static int parse(int fd, uint64_t size, struct elf_info *out)
         ssize_t n = eh.e_phoff > INT64_MAX - bytes ? 0 : read_at(fd, ph, bytes, eh.e_phoff);
         if (n < (ssize_t)bytes)
                 err = refuse(out, -ENOEXEC,
-                             "program headers cut off at byte %lu (%zu bytes at %#lx)", size, bytes,
-                             eh.e_phoff);
+                             "program headers cut off at byte %lu (%zu bytes at %#lx)" NOT_WHOLE,
+                             size, bytes, eh.e_phoff);
         else
                 err = take_phdrs(fd, ph, size, out);
         free(ph);

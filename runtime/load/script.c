@@ -156,7 +156,8 @@ static int open_checked(const struct program_place *at, const char *who, struct 
                               who);
         if (!S_ISREG(st->st_mode))
                 return refuse(why, -EACCES, "%s: %s", who,
-                              S_ISDIR(st->st_mode) ? "is a directory" : "not a regular file");
+                              S_ISDIR(st->st_mode) ? "is a directory: name a program in it"
+                                                    : "not a regular file");
         if (faccessat(at->dirfd, at->path, X_OK, AT_EACCESS | at->flags)) {
                 int err = -errno;
                 if (err != -EACCES)

@@ -317,7 +317,7 @@ void procfs_links(struct thread *t, long nr, const uint64_t h[6])
 
 #define PROC_MAGIC 0x9fa0
 
-/* Do two ways from a directory lead to one? */
+/* Do two paths, both relative to directory fd, lead to one file? */
 static bool is_same(int fd, const char *a, const char *b)
 {
         struct stat x, y;
@@ -326,8 +326,8 @@ static bool is_same(int fd, const char *a, const char *b)
                x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Is that directory in /proc/self, in /proc/NUMBER of the calling thread, or of a thread in
- * /proc/self/task?  Numbers are those of this /proc, which may be of another namespace. */
+/* Is fd a directory right below /proc/self, /proc/TID of the calling thread, or /proc/self/task/TID
+ * of any thread?  Numbers are those of this /proc, which may be of another namespace. */
 static bool is_in_self(int fd)
 {
         char link[64], thread[64];
@@ -343,8 +343,8 @@ static bool is_in_self(int fd)
         return is_same(fd, "../..", "../../../../self/task");
 }
 
-/* Does this process have the number there by which it knows itself?  Else procfs_hides() could not
- * tell its threads. */
+/* Does this /proc number processes as getpid() does?  Else procfs_hides() could not recognise
+ * vmrun's threads in it. */
 static bool is_numbered_as_here(int fd)
 {
         char link[64], here[64];
@@ -354,7 +354,7 @@ static bool is_numbered_as_here(int fd)
                memcmp(link, here, (size_t)n) == 0;
 }
 
-/* By the way from there, as is_task_list(). */
+/* Uses paths relative to fd, as is_task_list() does, for the same reason. */
 enum procfs_dir procfs_dir(int fd)
 {
         struct statfs fs;

@@ -27,7 +27,6 @@
 #include "base/privfd.h"
 #include "control/control.h"
 #include "far/far.h"
-#include "far/held.h"
 #include "far/sequence.h"
 #include "far/tree.h"
 #include "far/wait.h"

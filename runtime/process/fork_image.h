@@ -16,7 +16,7 @@ struct tree_child;
 struct fork_image {
         struct control *control;        /* a copy, without its slabs */
         struct regs regs;
-        void *xstate;                   /* sigframe_keep_state() */
+        void *xstate;                   /* xstate_keep() */
         struct fork_state state;
         struct fork_vma *vma;
         size_t nvmas;

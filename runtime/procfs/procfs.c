@@ -180,7 +180,8 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
         environ = !strcmp(rest, "environ") && environment.end > environment.start;
         aux = !strcmp(rest, "auxv") && auxv_size;
         numbers = procfs_is_numbers(rest);
-        /* What is written goes to the host's file. */
+        /* An open for writing alone gets the host's file.  One for both is refused, as natively but
+         * for sched and root: the host's file would show vmrun's numbers. */
         if ((!maps && !smaps && !info && !cmdline && !environ && !aux && !numbers) ||
             (flags & O_PATH) || (flags & O_ACCMODE) == O_WRONLY)
                 return false;

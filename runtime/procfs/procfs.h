@@ -20,9 +20,6 @@ void procfs_set_image(const struct image *im);
  */
 bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long *ret);
 
-/* PR_SET_THP_DISABLE: vmrun's own memory is not asked, only status tells of it.  Orders nothing. */
-extern _Atomic bool procfs_no_huge_pages;
-
 /* The program's memory in bytes: its cache and the capacity of the far tiers; and approximately how
  * much of it is free. */
 uint64_t procfs_mem_total(void);

@@ -119,7 +119,7 @@ struct nbd_link {
                 LINK_UP,
         } state;
         struct nbd_handle *h;           /* from LINK_GREETING on */
-        /* private; libnbd's from LINK_GREETING on: see link_close() */
+        /* private; libnbd's from LINK_GREETING on: see nbd_link_close() */
         int fd;
         unsigned address;               /* index of the address that is tried */
         uint64_t tried;                 /* when the last attempt began; nbd_clock() */
