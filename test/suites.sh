@@ -149,8 +149,12 @@ large() {
     programs=$(in_large | cut -d , -f 1 | uniq)
     for program in $programs; do
         which=(--only "${one[1]-^$program,}")
-        # Not tried in an emulated machine: a browser of many processes.
-        [[ $program != chromium || $where != *lab* ]] || continue
+        if [[ $program = chromium && $where = *lab* ]]; then
+            ! is_wanted "large programs $where: $program" "in_large --only ^$program," ||
+                queue_leave_out "large programs $where: $program" \
+                    'a browser of many processes, not tried in an emulated machine'
+            continue
+        fi
         # In the lab the whole of CPython's modules takes more than an hour.
         if [[ $program = python && $where = *lab* && -z $case ]]; then
             which+=(--quick)

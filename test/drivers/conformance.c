@@ -6,7 +6,7 @@
 #include "common/clock.h"
 #include "test/drivers/conformance.h"
 
-/* After one of so many posts all transfers are awaited, so that the depth varies. */
+/* After one in SETTLE_ONE_OF posts all transfers are awaited, so that the depth varies. */
 #define SETTLE_ONE_OF 200
 
 /* --- Transfers --- */
@@ -64,7 +64,7 @@ void conform_traffic(const struct traffic *t)
         for (uint64_t posted = 0; t->ms ? now_ms() < end : posted < t->count; ) {
                 uint64_t rest = t->ms ? t->run : t->count - posted;
                 unsigned most = 1 + harness_random(rest < t->run ? (unsigned)rest : t->run);
-                unsigned room = depth - harness.in_flight;
+                unsigned room = depth > harness.in_flight ? depth - harness.in_flight : 0;
                 posted += post_run(most < room ? most : room);
                 if (t->gap_ms)
                         pause_posts(t->gap_ms);

@@ -9,7 +9,7 @@
 #include "test/drivers/harness.h"
 
 #define TRAP      0xa5                  /* a frame is full of it after its request came back */
-#define TRAP_MS   300                   /* for so long at least */
+#define TRAP_MS   300                   /* the shortest time */
 #define EMPTY     0xee                  /* a frame is full of it before a read */
 #define SETTLE_MS 60000                 /* longer than any driver's time-out in a test */
 

@@ -36,8 +36,8 @@ struct harness {
         bool errors;                    /* transfers may end with far_request.error */
         bool zeroed;                    /* a page that was never written reads as zeros */
         uint64_t seed;                  /* of harness_random(); not 0 */
-        /* While requests are under way, the driver must wake a sleeper, or say in arm() when it
-         * must be polled, within so many ms.  0: it may be polled each second. */
+        /* The driver must wake a sleeper, or say in arm() when it must be polled, within this time
+         * in ms, also if no request is under way.  0: it may be polled each second. */
         unsigned patience_ms;
         /* A transfer has ended by far_done().  NULL: the program need not know. */
         void (*on_done)(const struct harness_job *j);
@@ -67,7 +67,7 @@ _Noreturn void harness_wrong(const char *fmt, ...) __attribute__((format(printf,
 uint64_t now_ns(void);
 unsigned harness_random(unsigned below);
 
-/* Makes the frames and room for so many pages, once. */
+/* Makes `depth` frames, and room for most_pages pages, once. */
 void harness_init(unsigned depth, uint64_t most_pages);
 void harness_end(void);
 

@@ -6,7 +6,7 @@
 # Options that most of them have:
 #
 #   --only REGEX     only the cases whose name matches
-#   --runs N         each case so often, with another seed (default 1)
+#   --runs N         each case N times, each time with the next seed (default 1)
 #   --seed N         of the first run (default 1)
 #   --long           more cases, or longer ones
 #   --keep           shows the output of programs in cases that passed, too
@@ -120,7 +120,7 @@ end_node() {
     kill -TERM "${node[$1]}" && wait "${node[$1]}"
 }
 
-# all_moved NAME: no memnode NAME of this case has ended while pages of clients were left.
+# all_moved NAME: no memnode NAME of this case has ended because --drain-timeout was over.
 all_moved() { ! grep 'did not move away' "$WORK/$1.log"; }
 
 # halt PID: stops that process, and waits until it stands still.
@@ -213,7 +213,7 @@ wait_vm() {
     [ "$(now)" -lt $((end + 500)) ]
 }
 
-# said NAME PATTERN [TIMES]: so often at least.
+# said NAME PATTERN [TIMES]: TIMES times at least.
 said() {
     local times
     times=$(grep -Ec -- "$2" "$WORK/$1.err")

@@ -213,7 +213,6 @@ enum procfs_dir procfs_dir(int fd) { return fd & 1 ? PROCFS_FDS : PROCFS_OTHER; 
 bool procfs_hides(enum procfs_dir dir, const char *name) { (void)dir; return name[0] & 1; }
 _Atomic bool procfs_mem_exists;
 _Atomic bool procfs_no_huge_pages;
-void limits_look_at_rights(void) {}
 bool procfs_mem_is_(int fd) { (void)fd; return false; }
 long procfs_mem_seek(int fd, int64_t off, unsigned whence)
 {

@@ -4,9 +4,8 @@
  * At the end no descriptor may be left.
  *
  *   driver [--depth N] [--count N] [--seconds S] [--pages N] [--size BYTES] [--token-file F]
- *   [--timeout MS] [--connect-timeout MS]
- *          [--gap MS] [--open-only] [--unasked] [--runs] [--hand-back] [--downs N] [--stop PID]
- *          [--drain PID] [--family] URL
+ *          [--timeout MS] [--connect-timeout MS] [--gap MS] [--open-only] [--unasked] [--runs]
+ *          [--hand-back] [--downs N] [--stop PID] [--drain PID] [--family] URL
  *
  * --runs: writes and prefetches of neighbouring pages that are posted together, as the guest's are,
  * instead of single pages.
@@ -15,8 +14,9 @@
  * when another node has woken the I/O thread.  A read that then takes as long as the driver's tick
  * was not sent at once.
  *
- * --hand-back: other nodes have the same pages (far_node.hands_back).  --downs: so many times the
- * node must go down.  --stop: its server, process PID, is stopped and continued here.
+ * --hand-back: other nodes have copies of the pages (far_node.hands_back).  --downs N: the node
+ * must go down N times.  --stop: its server, process PID, is stopped and continued here.  --drain:
+ * its server, process PID, is drained in the end.
  *
  * --family: a forked child uses the node, too, and then the next program does, as after execve.
  *
@@ -24,7 +24,6 @@
  * on standard error.
  */
 #include <dirent.h>
-#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <signal.h>
@@ -153,7 +152,7 @@ static void poll_for(uint64_t ms)
                 harness_sleep(1000);
 }
 
-/* It does so for less than a second in which this process runs. */
+/* The server is stopped, for less than a second of the time in which this process runs. */
 static void pause_with_it(struct far_node *n)
 {
         stop_server();
@@ -166,8 +165,8 @@ static void pause_with_it(struct far_node *n)
         harness_settle();
 }
 
-/* The server is down after a second; then a process of the tree attaches that finds it so; then it
- * goes on. */
+/* The server is stopped, and the node is down after a second.  A process of the tree attaches, and
+ * finds it down.  Then the server continues. */
 static void stop_and_go(struct far_node *n)
 {
         char why[FAR_WHY] = "";
@@ -214,6 +213,8 @@ static void drain(struct far_node *n)
         if (!n->asked)
                 die_(1, "memnode does not say within 3 s that it drains");
         printf("asked after %llu ms\n", (unsigned long long)ms_since(begin));
+        while (!n->driver->answer(n, false) && ms_since(begin) < 5000)
+                harness_sleep(10);
         while (!n->driver->answer(n, true) && ms_since(begin) < 5000)
                 harness_sleep(10);
         if (ms_since(begin) >= 5000)
@@ -354,7 +355,8 @@ static void transfer(struct far_node *n)
 
 int main(int argc, char **argv)
 {
-        /* of this program, and of the next: static, so that what the old one had is no leak */
+        /* Of this program and of the next.  Static: memory of the old one stays reachable, so it is
+         * no leak. */
         static struct far_node n, next;
         struct far_node *last = &n;
 

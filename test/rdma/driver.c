@@ -23,7 +23,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -123,6 +122,8 @@ _Noreturn void harness_wrong(const char *fmt, ...)
 /* As in vmrun, the loss of a node ends it all. */
 static void end_lost(struct far_node *n)
 {
+        if (!n->lost_pages)
+                verdict("wrong", "lost without its pages: %s", n->why);
         conform_lost();
         verdict("lost", "%s", n->why);
 }
@@ -170,7 +171,7 @@ static void close_node(void)
                         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
                         ssize_t n = readlink(path, target, sizeof(target) - 1);
                         target[n > 0 ? n : 0] = '\0';
-                        /* The device's own two stay, with librdmacm. */
+                        /* librdmacm keeps the device's own two open. */
                         if (!strstr(target, "uverbs") && !strstr(target, "infinibandevent"))
                                 verdict("wrong", "descriptor %d (%s) is left open", fd, target);
                 }
@@ -291,7 +292,7 @@ static void case_term(const struct target *t)
 {
         open_node(t->rest);
         traffic(500, NULL, -1);
-        kill(t->node, SIGINT);          /* at once: nobody moves pages here */
+        kill(t->node, SIGINT);          /* at once: no client moves its pages here */
         traffic(1000000, NULL, -1);
         verdict("wrong", "all requests are done by a node that ended");
 }
@@ -329,7 +330,8 @@ static void case_url(const struct target *t)
         verdict("passed", "%llu requests", (unsigned long long)harness.done);
 }
 
-/* Nothing is under way when it ends: the descriptors tell. */
+/* The node says goodbye while nothing is under way: the driver's descriptors must wake the
+ * sleeper. */
 static void case_idle_goodbye(const struct target *t)
 {
         open_node(t->rest);
@@ -532,7 +534,7 @@ static void run_hand_back(const struct target *t, unsigned total, const struct f
         harness.hands_back = true;
         open_node(t->rest);
         traffic(total, f, t->commands);
-        /* The last may show when all is over. */
+        /* The last fault may show after the last transfer. */
         for (int64_t end = now_ms() + 5000; harness.downs < faults && now_ms() < end; )
                 harness_sleep((int)harness.patience_ms);
         traffic(200, NULL, -1);
@@ -649,6 +651,7 @@ static _Noreturn void join(const struct target *t, int from_parent)
         if (read(from_parent, &k, sizeof(k)) != sizeof(k) ||
             read(from_parent, place.word, sizeof(place.word)) != sizeof(place.word))
                 verdict("wrong", "the first process has ended");
+        settings.connect_timeout_ms = 20000;    /* an attach that waits for that is too late */
         prepare_node();
         node_.inherited = &k;
         node_.member = 2;
@@ -694,7 +697,7 @@ static void case_back_join(const struct target *t)
         if (!node_.driver->keep(&node_, &k) || write(down[1], &k, sizeof(k)) != sizeof(k) ||
             write(down[1], place.word, sizeof(place.word)) != sizeof(place.word))
                 verdict("wrong", "the second process cannot be told");
-        /* Nothing is under way here, so this one may hear nothing meanwhile. */
+        /* No request is under way in this process, so no descriptor need wake it: it polls. */
         for (; waitpid(pid, &status, WNOHANG) == 0; poll(NULL, 0, 50))
                 harness_poll();
         if (status != 0)
@@ -766,9 +769,9 @@ static const struct test {
           20000, 0 },
         { "a node that does not answer at all", "deaf", case_open, "refused", "does not answer",
           20000, 0 },
-        /* of the request for one, or that all of them took too long: as fast as this machine is */
-        { "a node that takes no data connections", "nodata", case_open, "refused", "connection",
-          20000, 0 },
+        /* Either time-out may be first: that of one request, or that of all connections. */
+        { "a node that takes no data connections", "nodata", case_open, "refused",
+          "does not answer the connection request", 20000, 0 },
         { "a port where nothing listens", "", case_deaf_port, "refused", "nothing listens", 15000,
           0 },
         { "an unknown host", NULL, case_host, "refused", "not known", 20000, 0 },
@@ -919,7 +922,7 @@ static void node_cases(const char *address, const char *word)
         for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
                 const struct test *t = &tests[i];
                 struct target target = { .commands = -1 };
-                /* of its own: a late packet for a node that is gone must not reach the next */
+                /* a port of its own: a late packet for a node that is gone reaches no other */
                 uint16_t port = (uint16_t)(7500 + i);
                 if (!strstr(t->name, word))
                         continue;

@@ -115,7 +115,6 @@ static uint64_t find_run(pid_t pid, uint64_t fd)
         return at;
 }
 
-
 /* As force_sig_fault() of Linux: a SIGBUS that is blocked or ignored gets the default action. */
 static void force_bus(pid_t pid, const struct user_regs_struct *r, uint64_t blocked)
 {

@@ -6,6 +6,12 @@
 
 #include <stdint.h>
 
+#define COUNT(array)  (sizeof(array) / sizeof((array)[0]))
+#define ONE_OF(array) ((array)[draw(COUNT(array))])
+
+/* By the program that includes this: the next number below that. */
+uint64_t draw(uint64_t below);
+
 static inline uint64_t draw_from(uint64_t *state, uint64_t below)       /* splitmix64 */
 {
         uint64_t z = *state += 0x9e3779b97f4a7c15ull;

@@ -6,17 +6,13 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "t_draw.h"
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define USER_END 0x7ffffffff000ul       /* the first address that is no program's */
 
 /* Where the system puts nothing by itself. */
 #define WINDOW ((char *)0x200000000000)
 #define PAGES  40ul
-
-/* The random numbers of a case. */
-uint64_t draw(uint64_t below);
-#define ONE_OF(array) ((array)[draw(COUNT(array))])
 
 /* Makes one call, with arguments by the random numbers, and prints it. It leaves nothing behind. */
 void memory_case(void);                 /* t_odd_memory.c */

@@ -85,7 +85,7 @@ static const struct known {
         { "auxv", OPENED, 0 }, { "maps", OPENED, 0 }, { "smaps", OPENED, 0 },
         { "smaps_rollup", OPENED, 0 }, { "mem", OPENED, 0 }, { "statm", OPENED, 0 },
         { "syscall", OPENED, 0 },
-        /* docs/status.md: there are none */
+        /* vmrun(1): ENOENT */
         { "pagemap", NOT_THESE_LINES, 0 }, { "numa_maps", NOT_THESE_LINES, 0 },
 };
 

@@ -6,12 +6,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define ONE_OF(array) ((array)[draw(COUNT(array))])
-
-/* The random numbers of a round. */
-uint64_t draw(uint64_t below);
+#include "t_draw.h"
 
 /* Makes a call that changes something; makes all those that ask. Each is printed with its
  * arguments and result. t_self_calls.c */

@@ -117,7 +117,7 @@ void find_places(struct seat *s)
         moves_look(NULL);
 }
 
-/* As far_keep() and far_open(). */
+/* As far_keep(), and far_node_open() of the next program. */
 void inherit_drained(struct seat *s, const bool drained[NODES])
 {
         for (unsigned k = 0; k < NODES; k++)

@@ -196,6 +196,8 @@ void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
 
 /* The queues, which stand last, are by node: the model has the first few nodes. */
 enum { MEMORY = offsetof(struct requests, queue[NODES]) };
+_Static_assert(offsetof(struct requests, queue) + sizeof(requests.queue) == sizeof(requests),
+               "the queues stand last");
 static struct { char requests[MEMORY], outage[sizeof(outage)]; } memory[SEATS];
 static struct seat *loaded;
 

@@ -570,7 +570,6 @@ mutant "$walk" "lost faults are not counted" 's/add_to\(&table\(\)->lost, !w->ag
 mutant "$walk" "a wait that continues is one more" \
     's/add_to\(&e->faults, !w->again\)/add_to(\&e->faults, 1)/'
 
-# The wire by the clock
 # Sums of pages and pieces
 build_test() { compile "$unit/test_sums.c" $(part far/sum.c far/sums.c) -lisal; }
 mutant far/sums.c "sums of pieces are believed as they are" \
@@ -630,6 +629,7 @@ mutant $node "a disk that can write nothing is kept" 's/d->failing <= limit/1/'
 mutant $node "a write is sent again twice" \
     '/^static void judge/,/^}/s/^                c->error = 0;/                disk_ring_queue(d, c);\n&/'
 
+# The wire by the clock
 build_test() { compile "$unit/test_wire.c" $(part far/wire.c); }
 mutant far/wire.h "parts of ticks are lost" 's/l->part \+= r->page/l->part = r->page/'
 mutant far/wire.h "an idle wire keeps its time" 's/if \(now > l->free\)/if (0)/'

@@ -4,7 +4,7 @@
  * restarted or cut off from each other at any atomic operation of the real code.
  *
  * Real are the state of copies, the way of requests, and repair (runtime/far/copies.c, request.c,
- * outage.c, repair.c), draining (drain.c, moves.c), the owners of slots, the processes that live,
+ * outage.c, held.c, repair.c), draining (drain.c, moves.c), the owners of slots, the processes that live,
  * and how dead ones are cut off and buried (kern/far/slotmap.c, runtime/far/tree_hold.c,
  * tree_life.c, cut.c).  Modelled are nodes, drivers, programs and time.
  *

@@ -277,7 +277,7 @@ static void cut_short(void **state)
         unlink(path);
 }
 
-/* So few pages may be written that writes of others fail. */
+/* Limits the size of files, so that writes behind `bytes` fail. */
 static void limit_file(rlim_t bytes)
 {
         struct rlimit r;
@@ -314,7 +314,7 @@ static void failing_writes(void **state)
         (void)state;
         make_node(&n);
         harness_move(FAR_WRITE, 0, PAGES);
-        opt.timeout_ms = 1000;          /* of writes that fail */
+        opt.timeout_ms = 1000;          /* for writes that fail */
         harness.errors = true;
         signal(SIGXFSZ, SIG_IGN);
         assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
@@ -421,7 +421,7 @@ static void family_copies(void **state)
         harness.hands_back = false;
 }
 
-/* What a system without io_uring is told. */
+/* The messages on a system without io_uring. */
 static void forbidden(void **state)
 {
         static const struct { int error; const char *words; } answers[] = {
@@ -455,7 +455,7 @@ static void forbidden(void **state)
         }
 }
 
-/* Can this folder and this kernel do it at all? */
+/* Skips, with the reason: this folder or kernel has no file: nodes. */
 static void usable(void **state)
 {
         struct far_node n;

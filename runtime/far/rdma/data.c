@@ -201,7 +201,8 @@ int rdma_data_open(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY])
                         snprintf(why, FAR_WHY, "%s",
                                  d->lost     ? rn->n->why
                                  : d->why[0] ? d->why
-                                             : "the connections for data cannot be made in time");
+                                             : "its memnode does not answer the connection "
+                                               "requests for data in time");
                         return -ETIMEDOUT;
                 }
                 poll(&fd, 1, 10);
