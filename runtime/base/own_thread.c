@@ -15,6 +15,7 @@
 /* Less than a huge page: some hosts make one of any memory that is large enough, and a thread that
  * touches a page of its stack would add 2 MiB to what --cache allows. */
 #define OWN_STACK (512u << 10)
+#define LIBC_SIGNAL 33                  /* SIGSETXID */
 
 struct cpus { unsigned long bits[128]; size_t bytes; };         /* as many as Linux can have */
 
@@ -46,16 +47,6 @@ static struct cpus cpus_of(pid_t tid)
 
         c.bytes = n > 0 ? (size_t)n : 0;
         return c;
-}
-
-void own_threads_init(void)
-{
-        base.cpus = cpus_of(0);
-        base.policy = sched_getscheduler(0);
-        if (base.policy >= 0 && base.policy & SCHED_RESET_ON_FORK)
-                base.policy = -1;
-        sched_getparam(0, &base.param);
-        base.nice = getpriority(PRIO_PROCESS, 0);
 }
 
 bool own_cpus_are_one(void)
@@ -113,6 +104,34 @@ static int make(pthread_t *id, void *(*thread_main)(void *), void *arg)
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
         pthread_attr_destroy(&a);
         return err;
+}
+
+static void *nothing(void *arg) { return arg; }
+
+/* As it makes its first thread, libc takes signal 33 for its own setuid(): it sets a handler, and
+ * opens the signal in the thread that makes the other one.  vmrun never calls that function, and
+ * the signal is the program's.  So the first thread is made before there is a program, and the
+ * signal's action is set again; make() does so for the mask. */
+static void take_back_signal(void)
+{
+        struct { uint64_t handler, flags, restorer, mask; } action;
+        pthread_t id;
+
+        syscall(SYS_rt_sigaction, LIBC_SIGNAL, NULL, &action, sizeof(action.mask));
+        if (make(&id, nothing, NULL) == 0)
+                pthread_join(id, NULL);
+        syscall(SYS_rt_sigaction, LIBC_SIGNAL, &action, NULL, sizeof(action.mask));
+}
+
+void own_threads_init(void)
+{
+        take_back_signal();
+        base.cpus = cpus_of(0);
+        base.policy = sched_getscheduler(0);
+        if (base.policy >= 0 && base.policy & SCHED_RESET_ON_FORK)
+                base.policy = -1;
+        sched_getparam(0, &base.param);
+        base.nice = getpriority(PRIO_PROCESS, 0);
 }
 
 static void *maker_main(void *arg)

@@ -16,6 +16,7 @@
 #include "process/threads.h"
 #include "profile/profile.h"
 #include "replay/replay.h"
+#include "signal/sigframe.h"
 #include "signal/signals.h"
 #include "stats/report.h"
 
@@ -69,8 +70,8 @@ static _Noreturn void program_exit(struct thread *t, int status)
 static _Noreturn void program_killed(struct thread *t, const struct thread_end *end)
 {
         int signo = end->signo;
-        struct sigaction dfl = { .sa_handler = SIG_DFL };
-        sigset_t set;
+        const struct ksigaction dfl = { .handler = 0 };
+        const uint64_t set = 1ull << (signo - 1);
 
         if (!options_report(&opt))      /* the reports come first */
                 signals_open_deadly(t);
@@ -82,11 +83,10 @@ static _Noreturn void program_killed(struct thread *t, const struct thread_end *
                 program_goodbye();
                 threads_stop_for_good();
         }
-        sigaction(signo, &dfl, NULL);
-        sigemptyset(&set);
-        sigaddset(&set, signo);
+        /* The kernel's own calls: libc's refuse 32 and 33. */
+        syscall(SYS_rt_sigaction, signo, &dfl, NULL, sizeof(dfl.mask));
         syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), signo);
-        sigprocmask(SIG_UNBLOCK, &set, NULL);
+        syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &set, NULL, sizeof(set));
         /* not reached: the default action of these signals ends the process */
         _exit(128 + signo);
 }

@@ -98,12 +98,14 @@ static void take_last(int sig, siginfo_t *info, void *context)
 {
         struct thread *t = thread_self;
         ucontext_t *uc = context;
+        const uint64_t others = ~bit(sig);
 
         if (!t)
                 return;
         if (!t->signal.ends) {
                 take(sig, info, context);
-                sigdelset(&uc->uc_sigmask, sig);
+                /* not sigdelset(), which refuses 32 and 33 */
+                memcpy(&uc->uc_sigmask, &others, sizeof(others));
                 t->signal.ends = timer_start(t, sig);
                 if (!t->signal.ends)
                         end_at_once(t, sig);
@@ -121,13 +123,12 @@ static void timer_stop(struct thread *t)
 }
 
 /* Does the default action of sig end t's process, so that its reports must be written first?  Not
- * for process 1 of a container: the kernel drops the signal.  32 and 33 are for libc, also for
- * vmrun's. */
+ * for process 1 of a container: the kernel drops the signal. */
 static bool tells_end(const struct thread *t, int sig)
 {
         const uint64_t others = bit(SIGKILL) | bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) |
                                 bit(SIGTTOU) | bit(SIGCONT) | bit(SIGCHLD) | bit(SIGURG) |
-                                bit(SIGWINCH) | bit(SYS_SIGKICK) | bit(32) | bit(33);
+                                bit(SIGWINCH) | bit(SYS_SIGKICK);
 
         return options_report(&opt) && t->pid != 1 && !(others & bit(sig));
 }

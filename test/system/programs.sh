@@ -162,6 +162,7 @@ threads() {
     compare --least 4M --cache 4M,64M 't_threads, locks' "$t" "${short[@]}" lock
     compare --quick --elsewhere --least 4M --cache 4M,64M 't_threads, what each has' \
         "$t" "${short[@]}" own
+    no_own_threads
     compare --least 8M --cache 8M,64M 't_threads, signals' "$t" "${short[@]}" signal
     compare --quick --least 4M --cache 4M,64M 't_threads, memory' "$t" "${short[@]}" memory
     compare --quick --lengthy --least 4M --cache 4M,64M 't_threads, vfork' "$t" "${short[@]}" vfork
@@ -182,6 +183,13 @@ threads() {
         skip t_openmp 'the compiler has no OpenMP'
     fi
     threads_of_examples
+}
+
+# A program whose threads come before vmrun has made any: one that listens to vmctl is the first.
+no_own_threads() {
+    local vmrun_flags=("${vmrun_flags[@]}" --no-control)
+    compare --quick --elsewhere --cache 64M 't_threads, what each has, --no-control' \
+        "$build/test/system/t_threads" "${short[@]}" own
 }
 
 # Examples with threads, and memory of 2 to 3 times the smaller cache.

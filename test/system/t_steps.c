@@ -21,15 +21,24 @@ static void handler(int sig, siginfo_t *info, void *context)
         handled = handled ? -1 : sig;
 }
 
+void restorer(void);
+__asm__(".pushsection .text\n"
+        "restorer: movl $15, %eax\n"    /* rt_sigreturn */
+        "syscall\n"
+        ".popsection\n");
+
+/* By a call of the kernel: libc's sigaction() refuses signals 32 and 33. */
 static void set_action(int sig, enum steps_mode mode)
 {
-        struct sigaction a = { .sa_flags = SA_SIGINFO };
+        const struct { uint64_t handler, flags, restorer, mask; } a = {
+                .handler = mode == STEPS_HANDLED   ? (uintptr_t)handler
+                           : mode == STEPS_IGNORED ? (uintptr_t)SIG_IGN
+                                                   : (uintptr_t)SIG_DFL,
+                .flags = SA_SIGINFO | 0x04000000,       /* SA_RESTORER */
+                .restorer = (uintptr_t)restorer,
+        };
 
-        if (mode == STEPS_HANDLED)
-                a.sa_sigaction = handler;
-        else
-                a.sa_handler = mode == STEPS_IGNORED ? SIG_IGN : SIG_DFL;
-        sigaction(sig, &a, NULL);
+        syscall(SYS_rt_sigaction, sig, &a, NULL, sizeof(a.mask));
 }
 
 static void set_blocked(int sig, int how)

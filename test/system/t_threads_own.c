@@ -301,6 +301,29 @@ static void descriptor_numbers(void)
         CHECK(close(null) == 0 && close(file) == 0);
 }
 
+/* libc has all threads change their user, by a signal of its own. */
+static void *meets_twice(void *arg)
+{
+        pthread_barrier_wait(&meet);
+        pthread_barrier_wait(&meet);
+        return arg;
+}
+
+static void users(void)
+{
+        pthread_t id[3];
+
+        CHECK(pthread_barrier_init(&meet, NULL, 4) == 0);
+        for (int i = 0; i < 3; i++)
+                id[i] = start(meets_twice, NULL);
+        pthread_barrier_wait(&meet);
+        CHECK(setresuid((uid_t)-1, (uid_t)-1, (uid_t)-1) == 0);         /* to what it was */
+        pthread_barrier_wait(&meet);
+        for (int i = 0; i < 3; i++)
+                finish(id[i]);
+        pthread_barrier_destroy(&meet);
+}
+
 const struct test own_tests[] = {
         { "own", "variables", variables },
         { "own", "errno", error_numbers },
@@ -311,5 +334,6 @@ const struct test own_tests[] = {
         { "own", "CPU time", accounts },
         { "own", "keys and once", keys },
         { "own", "numbers of descriptors", descriptor_numbers },
+        { "own", "users, changed in all threads", users },
         { NULL, NULL, NULL }
 };

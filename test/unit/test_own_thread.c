@@ -21,6 +21,11 @@
 #include <cmocka.h>
 #include "base/own_thread.h"
 
+/* libc takes it with its first thread; vmrun gives it back. */
+#define LIBC_SIGNAL 33
+#define IGNORED     1                   /* SIG_IGN */
+struct action { uint64_t handler, flags, restorer, mask; };
+
 static cpu_set_t all, one;
 
 /* What a thread of vmrun's own sees. */
@@ -72,6 +77,9 @@ static void expect(const struct seen *s, int policy, int nice)
         CHECK(CPU_EQUAL(&s->cpus, &all));
         CHECK(strcmp(s->name, "vmrun-test") == 0);
         CHECK(s->open_signals == 0);
+        struct action now;
+        CHECK(syscall(SYS_rt_sigaction, LIBC_SIGNAL, NULL, &now, sizeof(now.mask)) == 0);
+        CHECK(now.handler == IGNORED);
 }
 
 static void give_up_nice(void)
@@ -96,6 +104,8 @@ static void apart(void (*test)(void))
         pid_t pid = fork();
         if (pid == 0) {
                 alarm(10);              /* a thread that waits for ever has failed */
+                const struct action ignore = { .handler = IGNORED };
+                syscall(SYS_rt_sigaction, LIBC_SIGNAL, &ignore, NULL, sizeof(ignore.mask));
                 own_threads_init();
                 give_up_nice();
                 test();
