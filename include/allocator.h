@@ -89,8 +89,8 @@ struct slab_map {
         _Atomic uint32_t places;
 };
 
-/* One cache line a process.  owned, shared: how many slots it holds, for the leak check and for
- * leasing ahead; nothing else relies on these counts. */
+/* One cache line a process.  owned, shared: how many slots it holds, for the leak check, leasing
+ * ahead, and nodes that drain (runtime/far/drain.c); nothing else relies on these counts. */
 struct tree_process {
         _Atomic uint64_t owned, shared;
         /* a set of nodes: writes that this process gave up may still arrive there

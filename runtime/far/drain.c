@@ -84,10 +84,12 @@ void drain_is_over(struct far_node *n)
         n->settled = true;
 }
 
-/* Has a process slots that the node has not asked: a child, born since moves.c looked?  As long as
- * its parent lives, which has not answered, the node waits; but the parent may be killed.  Acquire:
- * if this process sees slots counted for a number, it sees what was stored when the number was
- * taken: `asked` is 0, and `drained` is as of the parent. */
+/* Has a process slots that the node has not asked: a child, mostly?  As long as its parent lives,
+ * which has not answered, the node waits; but the parent may be killed, or be this process.
+ * [I] Asked once the node is drained for this process.  So a child of this process that is not seen
+ * here, as it has no slots yet, will be born without the node.
+ * Acquire: if this process sees slots counted for a number, it sees what was stored when the number
+ * was taken: `asked` is 0, and `drained` is as of the parent. */
 static bool has_unasked(const struct far_node *n)
 {
         const struct tree_common *c = TREE_COMMON;
@@ -136,8 +138,7 @@ static unsigned drain_node(struct far_node *n, struct node_drain *d)
         }
         /* The node may end before it is answered. */
         if (!n->lost &&
-            (!request_is_idle(n) || !is_set(&n->unneeded) || has_unasked(n) ||
-             !n->driver->answer(n, true)))
+            (!request_is_idle(n) || has_unasked(n) || !n->driver->answer(n, true)))
                 return 0;
         d->over = true;
         drain_is_over(n);
@@ -182,7 +183,7 @@ unsigned drain_step(void)
         return work;
 }
 
-/* Between two steps: moves.c looks at other processes meanwhile, and drivers finish an answer. */
+/* Between two steps: other processes are asked meanwhile, and drivers finish an answer. */
 #define LOOK_MS 20
 
 int drain_patience(void)
@@ -191,13 +192,6 @@ int drain_patience(void)
                 if (is_set(&far_node_at(i)->asked) && !far_node_at(i)->lost)
                         return LOOK_MS;
         return -1;
-}
-
-void drain_put_off(void)
-{
-        for (unsigned i = 0; drain_is_asked() && i < far_nodes(); i++)
-                if (!is_set(&far_node_at(i)->is_drained))  /* else the child is born without it */
-                        atomic_store(&far_node_at(i)->unneeded, false);
 }
 
 /* A node's wish that the parent heard was for the parent.  But on nodes that were drained for the
@@ -209,7 +203,6 @@ void drain_forked(void)
                 atomic_store_explicit(&n->asked, false, memory_order_relaxed);
                 atomic_store_explicit(&n->noted, false, memory_order_relaxed);
                 atomic_store_explicit(&n->stuck, false, memory_order_relaxed);
-                atomic_store_explicit(&n->unneeded, false, memory_order_relaxed);
                 if (is_set(&n->is_drained))
                         drain_is_over(n);
         }

@@ -4,8 +4,8 @@
  *
  *   far_asked()    the node's driver has heard it from the node itself: far_node.asked
  *   moves.c        by a thread: notes the node in tree_common.draining, so its slabs have bits from
- *                  then on, and gives them places on other nodes; looks which other processes need
- *                  the node
+ *                  then on, and gives them places on other nodes; buries the dead, since pages in
+ *                  their slots count as needed
  *   repair.c       copies the pages there, and looks whether only draining nodes have some page
  *   drain_step()   then asks nothing more of the node (far_node.is_drained), waits for transfers
  *                  that are under way there and for the rest of the tree, and has the driver
@@ -39,11 +39,6 @@ bool drain_is_asked(void);
 const char *drain_state(const struct far_node *n);
 /* The node is drained for this process, or was for the program before it: it is not connected. */
 void drain_is_over(struct far_node *n);
-/* Before fork, while moves.c does not look: from the next io_hold() on, no node that is still
- * draining is answered before moves.c has looked again, and seen the child.  Else the parent could
- * release a slot that only the child has then, and answer; and memnode would end although it never
- * knew the child. */
-void drain_put_off(void);
 /* In a forked child. */
 void drain_forked(void);
 

@@ -259,7 +259,6 @@ static void stop_copies(void)
         const void *word;
         unsigned n;
 
-        drain_put_off();
         held_stop();
         while ((n = held_under_way(&word)) > 0)
                 if (opt.io == IO_INLINE)

@@ -54,22 +54,6 @@ static void note_asked(const struct far_node *n)
         atomic_fetch_or(&slabs_common()->draining, 1ull << n->index);
 }
 
-/* With the locks held.  Each other process that has slots was asked by the node itself, so it
- * answers for itself, or the node is drained for it. */
-static bool is_unneeded(const struct far_node *n)
-{
-        tree_mend_locked(&leases.tree);
-        for (uint32_t p = 0; p < atomic_load(&slabs_common()->numbers); p++) {
-                const struct tree_process *o = &slabs_common()->process[p];
-                if (p == leases.tree.self || leases.tree.head->record[p].state != RECORD_USED ||
-                    atomic_load(&o->owned) + atomic_load(&o->shared) == 0)
-                        continue;
-                if (!((atomic_load(&o->asked) | atomic_load(&o->drained)) >> n->index & 1))
-                        return false;
-        }
-        return true;
-}
-
 /* With the locks held, after places were added where that was possible. */
 static bool is_stuck(const struct far_node *n)
 {
@@ -111,8 +95,8 @@ static bool has_dead(void)
         return false;
 }
 
-/* True: dead processes are to be buried, since a drain may wait for that: a dead process may be the
- * repairer (held.h). */
+/* With the locks held.  True: dead processes are to be cut off, since a drain waits until they are
+ * buried: their slots count (drain.c), and one may be the repairer (held.h). */
 static bool judge_asked(void)
 {
         bool moves = false;
@@ -123,8 +107,9 @@ static bool judge_asked(void)
                         continue;
                 moves = true;
                 atomic_store_explicit(&n->stuck, is_stuck(n), memory_order_relaxed);
-                atomic_store_explicit(&n->unneeded, is_unneeded(n), memory_order_relaxed);
         }
+        if (moves)
+                tree_mend_locked(&leases.tree);
         return moves && has_dead();
 }
 

@@ -119,7 +119,6 @@ struct far_node {
         _Atomic bool asked;             /* by far_asked(): by its own word to this process */
         _Atomic bool noted;             /* it is in tree_common.draining */
         _Atomic bool stuck;             /* no other node can take its pages */
-        _Atomic bool unneeded;          /* by other processes of the tree, too */
 };
 
 /* The place of a slab on a node. */

@@ -159,8 +159,9 @@ static int share_one(struct tree *t, uint32_t child, uint64_t slot)
         atomic_fetch_add(&counts(t, child)->shared, 1);
         if (owned) {
                 atomic_fetch_or(bits_of(t, t->self, slot), bit_of(slot));
-                atomic_fetch_sub(&counts(t, t->self)->owned, 1);
+                /* In this order: a process that holds slots never counts none (drain.c). */
                 atomic_fetch_add(&counts(t, t->self)->shared, 1);
+                atomic_fetch_sub(&counts(t, t->self)->owned, 1);
                 /* No write is under way, so no other thread changes the word. */
                 atomic_store(word, (uint16_t)(SLOT_SHARED | (seen & SLOT_DUE)));
         } else {

@@ -243,9 +243,6 @@ bool tree_uncut_locked(struct tree *t, bool wanted)
                 return false;
         for (uint32_t p = 0, n = atomic_load(&tree_common(t->units)->numbers); p < n; p++)
                 uncut += h->record[p].state == RECORD_DEAD && !h->record[p].cut;
-        /* Nodes that were silent when processes were cut off and buried may answer now. */
-        if (wanted && atomic_load(&tree_common(t->units)->uncut))
-                return true;
         return uncut > (wanted ? 0 : UNCUT_MOST) || h->births - h->told > UNTOLD_MOST;
 }
 

@@ -49,7 +49,7 @@ uint64_t slabs_down(void)
         uint64_t set = 0;
 
         for (unsigned k = 0; k < NODES; k++)
-                if (is_set(&self()->node[k].is_drained) || !is_set(&self()->node[k].up))
+                if (*(bool *)&self()->node[k].is_drained || !*(bool *)&self()->node[k].up)
                         set |= 1ull << k;
         return set;
 }
@@ -109,6 +109,68 @@ bool place_add_copy(struct vm *vm, uint32_t i)
         return true;
 }
 
+/* ---- what must hold ---- */
+
+static uint64_t draining_now(void) { return *(uint64_t *)&slabs_common()->draining; }
+
+/* One of the slab's first places answers, and stays. */
+static bool has_place(const struct far_slab *f, unsigned places)
+{
+        for (unsigned k = 0; k < places; k++) {
+                const struct far_node *n = f->place[k].node;
+                if (!n->lost && !(slabs_down() >> n->index & 1) &&
+                    !(draining_now() >> n->index & 1))
+                        return true;
+        }
+        return false;
+}
+
+/* Only drain_step() takes a node for drained, and while it runs no place begins to answer or to
+ * stay.  But places may be added meanwhile. */
+void drain_turn(void)
+{
+        struct seat *s = self();
+        const uint64_t before = slabs_down();
+        unsigned places[SLABS];
+        bool has[SLABS];
+
+        for (unsigned i = 0; i < SLABS; i++) {
+                places[i] = *(const unsigned *)&s->slab[i].places;
+                has[i] = has_place(&s->slab[i], places[i]);
+        }
+        drain_step();
+        for (unsigned i = 0; i < SLABS; i++)
+                if (slabs_down() & ~before && !has[i] &&
+                    places[i] == *(const unsigned *)&s->slab[i].places)
+                        sched_fail("nodes %#lx are drained for process %u, but slab %u has no "
+                                   "place elsewhere", (unsigned long)(slabs_down() & ~before),
+                                   s->tree.self, i);
+}
+
+/* Rule 19. */
+void check_written(uint64_t slot, unsigned good)
+{
+        const struct far_slab *f = &self()->slab[slot_slab(slot)];
+
+        for (unsigned k = 0; good >> k; k++)
+                if (good >> k & 1 && !*(const bool *)&f->place[k].node->is_drained)
+                        return;
+        sched_fail("process %u: a write of slot %#lx is over, but only drained nodes have the page",
+                   self()->tree.self, (unsigned long)slot);
+}
+
+/* Without faults.  A page that is DUE for good, since a node does not fence, cannot be moved. */
+bool is_all_drained(const struct seat *s)
+{
+        for (unsigned k = 0; k < NODES; k++)
+                if (!nodes[k].fences)
+                        return true;
+        for (unsigned k = 0; k < NODES; k++)
+                if (nodes[k].drained && !nodes[k].gone && !s->node[k].lost)
+                        return false;
+        return true;
+}
+
 /* ---- processes ---- */
 
 void find_places(struct seat *s)
@@ -135,7 +197,6 @@ void inherit_nodes(struct seat *child, const struct seat *parent)
                 *(bool *)&n->asked = *(const bool *)&of->asked;
                 *(bool *)&n->noted = *(const bool *)&of->noted;
                 *(bool *)&n->stuck = *(const bool *)&of->stuck;
-                *(bool *)&n->unneeded = *(const bool *)&of->unneeded;
                 *(bool *)&n->is_drained = *(const bool *)&of->is_drained;
         }
 }

@@ -119,6 +119,7 @@ struct seat {
         bool up;                        /* it has its number */
         bool attached;                  /* its I/O side works */
         bool stopped, content;
+        bool late;                      /* it connects late for the first time */
         uint64_t pid;
         const struct seat *parent;      /* which had this pid; NULL: none */
         uint64_t parent_pid;
@@ -208,11 +209,22 @@ void repair_memory_out(unsigned seat);
 void repair_memory_in(unsigned seat);
 void repair_memory_reset(unsigned seat);
 unsigned repairs_of(const struct seat *s);      /* under way */
+uint64_t repairs_made(void);                    /* by the process that runs */
+/* The process has said, or is about to say, that it copies nothing: so it holds no slot. */
+void check_still(const struct seat *s);
+/* The process that runs copies the slot: no other process does, if it is shared. */
+void check_repairer(uint64_t slot);
 /* The process ends: DUE slots of its own, and those that it copies, may stay DUE for good. */
 void repairs_die(const struct seat *s);
 
 /* ---- draining nodes (copies_drain.c) ---- */
 
+/* drain_step(), and the process takes no node for drained on which its next write depends. */
+void drain_turn(void);
+/* A write is over, and these places have the page. */
+void check_written(uint64_t slot, unsigned good);
+/* Each node that is to be drained is drained for the process, or cannot be. */
+bool is_all_drained(const struct seat *s);
 void inherit_drained(struct seat *s, const bool drained[NODES]);
 void inherit_nodes(struct seat *child, const struct seat *parent);
 void note_member(struct seat *s);
@@ -230,7 +242,10 @@ struct node {
         uint64_t unreachable_until;
 };
 extern struct node nodes[NODES];
-extern uint32_t first_after;            /* one look in first_after makes the first connection */
+/* One look in first_after makes the first connection of a process that connects late. */
+extern uint32_t first_after;
+extern uint32_t deaf_in;                /* one CUT in deaf_in is not answered */
+extern uint32_t slow_in;                /* one write in slow_in comes very late */
 extern const struct far_driver model_driver;
 void node_reset(void);
 void node_restart(unsigned node);

@@ -26,7 +26,7 @@ struct flight {
 struct node nodes[NODES];
 static struct flight flights[FLIGHTS];
 static uint64_t serials;
-uint32_t first_after;
+uint32_t first_after, deaf_in, slow_in;
 
 void node_reset(void)
 {
@@ -139,7 +139,7 @@ static void orphan(struct flight *f)
 {
         f->r = NULL;
         f->used = f->write && !nodes[f->node].gone && (!f->arrived || !nodes[f->node].fences);
-        f->until = sched_steps + rnd(chance(3) ? 20000 : 1000);
+        f->until = sched_steps + rnd(chance(slow_in) ? 20000 : 1000);
 }
 
 void net_orphan(const struct seat *s)
@@ -315,7 +315,7 @@ void driver_step(void)
                 else if (v->serial && v->broken && chance(4))
                         hand_back(n, true);
                 else if (!v->serial && reaches(s, i) &&
-                         chance(v->known || phase != CHAOS ? 8 : first_after))
+                         chance(s->late && !v->known && phase == CHAOS ? first_after : 8))
                         connect_again(n);
         }
 }
@@ -328,7 +328,7 @@ static int cut(struct far_node *n, const struct far_range *dead, unsigned count,
         nap(chance(4) ? 2000 : 10);
         if (nodes[n->index].gone)
                 return -ESTALE;
-        if (!reaches(self(), n->index) || (phase == CHAOS && chance(8)))
+        if (!reaches(self(), n->index) || (phase == CHAOS && chance(deaf_in)))
                 return bug == CUT_UNANSWERED ? 0 : -ENOLINK;
         for (unsigned i = 0; i < count; i++) {
                 for (struct seat *s = seats; s < seats + SEATS; s++)

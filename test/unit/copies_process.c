@@ -271,7 +271,6 @@ static bool none_under_way(void *seat) { return !repairs_of(seat); }
 
 void pause_repairs(struct seat *s)
 {
-        drain_put_off();
         held_stop();
         wait_until(none_under_way, s);
 }

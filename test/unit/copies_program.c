@@ -21,6 +21,8 @@ static void end_in_order(struct seat *s)
                 still = held_stop();
         }
         tree_leave(&s->tree, still, 500);
+        if (still)
+                check_still(s);
         met.ends++;
         process_kill(s);
         crash_point();
@@ -73,6 +75,7 @@ static struct seat *start(enum start how)
                         continue;
                 s->alive = true;
                 s->up = s->content = false;
+                s->late = chance(2);
                 s->pid = ++pids;
                 s->parent = NULL;
                 memset(s->page, 0, sizeof(s->page));
@@ -122,6 +125,7 @@ static void do_fork(struct seat *s, enum start how)
                 if (g->state && tree_share(&s->tree, c.number, &g->slot, 1) != 0)
                         sched_fail("process %u: slot %#lx cannot be shared", s->tree.self,
                                    (unsigned long)g->slot);
+        check_still(s);
         struct seat *child = start(how);
         if (child) {
                 struct child w = { child, child->pid };
@@ -170,8 +174,11 @@ static void do_exec(struct seat *s)
         if (!expect(s, &next))
                 return;
         quiesce(s);
-        tree_leaves(&s->tree, held_stop());
+        bool still = held_stop();
+        tree_leaves(&s->tree, still);
         crash_point();
+        if (still)
+                check_still(s);
         if (chance(4)) {                /* execve has failed */
                 tree_leaves(&s->tree, false);
                 held_go_on();
@@ -344,9 +351,9 @@ static void take_all(struct seat *s)
         quiesce(s);
         while (!is_alone(s)) {
                 find_room(s);
+                find_places(s);
                 nap(500);
         }
-        find_places(s);
         wait_until(is_repaired, s);     /* also the slots that it shared with dead processes */
         pause_repairs(s);               /* a slot that is being copied cannot be written */
         for (struct page *g = s->page; g < s->page + HELD; g++)
@@ -362,6 +369,8 @@ static void take_all(struct seat *s)
         find_places(s);
         wait_until(is_repaired, s);
         wait_until(is_said, s);
+        for (; !is_all_drained(s); nap(500))
+                find_places(s);
         pause_repairs(s);               /* also nodes that are not repaired have all then */
         uint64_t before;
         do {                            /* until nothing has come between */

@@ -78,9 +78,14 @@ void repair_memory_reset(unsigned seat)
         seats[seat].held_owner = NULL;
 }
 
+static const struct held *held_of(const struct seat *s)
+{
+        return memory_is_loaded(s) ? &held : &memory[s - seats].held;
+}
+
 void repairs_die(const struct seat *s)
 {
-        const struct held *h = memory_is_loaded(s) ? &held : &memory[s - seats].held;
+        const struct held *h = held_of(s);
 
         /* It may have freed the slot meanwhile; or the copy has just not begun, or is over. */
         for (const struct hold *c = h->hold; c < h->hold + HELD_MOST; c++)
@@ -97,9 +102,37 @@ void repairs_die(const struct seat *s)
         }
 }
 
-unsigned repairs_of(const struct seat *s)
-{
-        const struct held *h = memory_is_loaded(s) ? &held : &memory[s - seats].held;
+uint64_t repairs_made(void) { return *(const uint64_t *)&repair.pages; }
 
-        return *(const unsigned *)&h->under_way;
+unsigned repairs_of(const struct seat *s) { return *(const unsigned *)&held_of(s)->under_way; }
+
+void check_still(const struct seat *s)
+{
+        const struct held *h = held_of(s);
+
+        for (unsigned i = 0; i < HELD_MOST; i++)
+                if (h->hold[i].used)
+                        sched_fail("process %u has said that it copies nothing, but holds slot "
+                                   "%#lx", s->tree.self, (unsigned long)h->hold[i].slot);
+}
+
+static const struct hold *hold_of(const struct seat *s, uint64_t slot)
+{
+        const struct held *h = held_of(s);
+
+        for (const struct hold *c = h->hold; c < h->hold + HELD_MOST; c++)
+                if (c->used && c->slot == slot && !c->owned)
+                        return c;
+        return NULL;
+}
+
+/* Rule 15. */
+void check_repairer(uint64_t slot)
+{
+        if (!hold_of(self(), slot))
+                return;
+        for (const struct seat *s = seats; s < seats + SEATS; s++)
+                if (s != self() && s->alive && s->attached && hold_of(s, slot))
+                        sched_fail("processes %u and %u copy the shared slot %#lx",
+                                   self()->tree.self, s->tree.self, (unsigned long)slot);
 }

@@ -69,7 +69,7 @@ uint64_t called_over[SLOTS];
 static uint64_t made_good[SLOTS];
 #define copies_written(c, slot, good)                                                              \
         (called_over[index_of(slot)] = *(uint64_t *)frame_host(q->frame),                          \
-         (copies_written)(c, slot, good))
+         check_written(slot, good), (copies_written)(c, slot, good))
 #define copies_repaired(c, slot, good) \
         (made_good[index_of(slot)] = sched_steps, (copies_repaired)(c, slot, good))
 
@@ -320,7 +320,7 @@ static void ends(const struct far_node *n)
 void side_step(void)
 {
         struct seat *s = self();
-        uint64_t slot, before = repair_pages();
+        uint64_t slot, before = repairs_made();
         frame_t frame;
 
         request_pieces((struct slot_pieces *)1);        /* no node has a unit: they are not read */
@@ -335,9 +335,11 @@ void side_step(void)
         request_post();
         driver_step();
         outage_step();
-        drain_step();
-        while (repair_next(&slot, &frame))
+        drain_turn();
+        while (repair_next(&slot, &frame)) {
+                check_repairer(slot);
                 request_repair(slot, frame);
-        met.copied += repair_pages() - before;
+        }
+        met.copied += repairs_made() - before;
         crash_point();
 }

@@ -24,8 +24,6 @@ mutant $copies "stale copies are written although they are threatened" \
     '/^static bool is_threatened/,/^}/s/return true/return false/'
 mutant $copies "only what this process gave up counts as a threat" \
     '/^static bool is_threatened/,/^}/s/if \((atomic_load_explicit\(&t->process)/if (p == c->self \&\& \1/'
-mutant $copies "the last process is no threat" \
-    '/^static bool is_threatened/,/^}/s/p < processes/p + 1 < processes/'
 mutant $copies "a threat is looked for at another node" \
     '/^static bool is_threatened/,/^}/{s/n->index & 1/(n->index + 1) % 3 \& 1/}'
 mutant $copies "threatened copies are never written again" \
@@ -111,8 +109,8 @@ mutant $life "a node that was silent at the cut has cut the dead off" \
     '/^static void note_silent/,/^}/s/if \(silent & bit\)/if (0)/'
 mutant $life "one answer is enough for all processes that were buried before" \
     '/^static void note_silent/,/^}/s/else if \(silences.*/else {/'
-mutant $life "no process asks whether a silent node answers" \
-    '/^bool tree_uncut_locked/,/^}/s/if \(wanted && atomic.*/if (0)/'
+mutant $moves "no process asks whether a silent node answers" \
+    '/^void moves_look/,/^}/s/atomic_load\(&slabs_common\(\)->uncut\)/0/'
 mutant $hold "a silent node has good copies of the dead" \
     '/^static uint64_t bury_owned/,/^}/s/spoil_copies\(t, first \+ i\)/;/'
 mutant far/cut.c "a node that one process does not know has cut the dead off" \
@@ -161,11 +159,11 @@ mutant $drain "a node is drained before its slabs have other places" \
 mutant $drain "a node is drained before its slabs are looked at" \
     '/^static bool may_end/,/^}/s/&n->noted/\&n->asked/'
 mutant $drain "a node is answered though others need it" \
-    '/^static unsigned drain_node/,/^}/s/!is_set\(&n->unneeded\)/0/'
-mutant $drain "a node is answered though a child may need it" \
-    '/^void drain_put_off/,/^}/s/atomic_store\(.*/;/'
+    '/^static unsigned drain_node/,/^}/s/has_unasked\(n\)/0/'
+mutant $drain "a child that was not asked yet counts for nothing" \
+    '/^static bool has_unasked/,/^}/s/^( *)atomic_load_explicit\(&o->shared.*/\10;/'
 mutant $drain "a child answers for its parent" \
-    '/^void drain_forked/,/^}/s/atomic_store_explicit\(&n->(asked|noted|unneeded), false.*/;/'
+    '/^void drain_forked/,/^}/s/atomic_store_explicit\(&n->(asked|noted), false.*/;/'
 mutant $request "a write is over at a drained node, and nowhere else" \
     '/^static unsigned not_drained/,/^}/s/ && !is_set\(.*\)\)$/)/'
 mutant $request "a write is over at a node that was drained since, and nowhere else" \
@@ -180,10 +178,6 @@ mutant $repair "a pass counts for a node that drains only since it began" \
     '/^static void begin_pass/,/^}/s/repair\.drained &= .*/;/'
 mutant $repair "a pass counts before its copies are over" \
     '/^bool repair_next/,/^}/s/!repair\.pass\.runs && !held_writes\(\)/!repair.pass.runs/'
-mutant $moves "no other process needs a node" \
-    '/^static bool is_unneeded/,/^}/s/return false/return true/'
-mutant $moves "a child that was not asked yet counts for nothing" \
-    '/^static bool is_unneeded/,/^}/s/ \+ atomic_load\(&o->shared\)//'
 mutant $moves "slabs of a draining node get no bits" \
     '/^static void give_bits/,/^}/s/if \(places_have_bits\(i\)\)/if (1)/'
 mutant $moves "slabs get bits that say that nothing is there" \
@@ -221,6 +215,8 @@ mutant $copies "a node of higher priority is not read alone" \
     '/^static unsigned readable/,/^}/s/priority > highest \? 0 : set/set/'
 mutant $copies "a node of high priority is read although it does not answer" \
     '/^static unsigned readable/,/^}/s/!far_answers\(n\) \|\| //'
+mutant $copies "the last process is no threat" \
+    '/^static bool is_threatened/,/^}/s/p < processes/p + 1 < processes/'
 mutant $copies "one of several equal nodes has all reads" \
     '/^int copies_to_read/,/^}/s/slot_chunk\(slot\)/0/'
 totals

@@ -23,8 +23,6 @@ mutant $members "only members that came before are cut" '
     /^int members_cut/,/^}/s/^        struct members_range whole/        if (!find(m, first)) \
                 return 0; \
 &/'
-mutant $members "a range that grows forgets its beginning" \
-    '/^int members_cut/,/^}/s/whole.first = .*/;/'
 
 mutant $lease "any incarnation will do" 's/\|\| l->incarnation != n->incarnation/|| 0/'
 mutant $lease "joining makes a lease" \
@@ -62,8 +60,6 @@ mutant $life "the dead are all cut, also those that no node was told of" \
     '/^void tree_cut_locked/,/^}/s/ && is_in\(.*\)\)$/)/'
 mutant $life "processes that live are cut" \
     '/^void tree_dead_locked/,/^}/s/state == RECORD_USED/state == RECORD_DEAD/'
-mutant $life "the last birth is left out" \
-    '/^void tree_dead_locked/,/^}/s/h->births \+ 1;/h->births;/'
 mutant $life "births are given again" 's/\.birth = \+\+h->births/.birth = h->births = p + 1/'
 mutant $life "a child does not say that it is up" \
     '/^void tree_be_child/,/^}/s/pid = getpid\(\)/pid = 0/'
@@ -83,8 +79,6 @@ mutant $life "a process whose execve failed counts as still" \
     '/^void tree_leaves/,/^}/s/: LEAVE_NOT/: LEAVE_STILL/'
 mutant $life "a process that ends counts as still" \
     '/^bool tree_leave\(/,/^}/s/still \&\& .* \? LEAVE_STILL : LEAVE_SOON/LEAVE_STILL/'
-mutant $life "a process that executes counts as ended" \
-    's/(leaves .*) \? LEAVE_EXEC/\1 ? LEAVE_STILL/'
 mutant $life "others that live do not count at the end" \
     '/^bool tree_leave\(/,/^}/s/last &= .*/last |= p == t->self ||/'
 mutant $life "the dead are not noticed" \
@@ -116,4 +110,11 @@ rule 8 "a CUT without an answer counts"
 rule 9 "a child connects as its parent"
 rule 10 "a program connects as the one before it"
 rule 11 "a node whose memory is gone is asked further"
+
+# The ranges that a tree sends only grow. One that begins in another is an older CUT that comes
+# late, and does harm if a connection comes later still: that is too rare for the model.
+# shellcheck disable=SC2317 # called by mutant
+build_test() { compile "$unit/test_members.c" "$tree/memnode/members.c"; }
+mutant $members "a range that grows forgets its beginning" \
+    '/^int members_cut/,/^}/s/whole.first = .*/;/'
 totals

@@ -4,19 +4,22 @@
  * restarted or cut off from each other at any atomic operation of the real code.
  *
  * Real are the state of copies, the way of requests, and repair (runtime/far/copies.c, request.c,
- * outage.c, held.c, repair.c), draining (drain.c, moves.c), the owners of slots, the processes that live,
- * and how dead ones are cut off and buried (kern/far/slotmap.c, runtime/far/tree_hold.c,
+ * outage.c, held.c, repair.c), draining (drain.c, moves.c), the owners of slots, the processes that
+ * live, and how dead ones are cut off and buried (kern/far/slotmap.c, runtime/far/tree_hold.c,
  * tree_life.c, cut.c).  Modelled are nodes, drivers, programs and time.
  *
  * A run has three phases.  In the first there are faults.  Then there are none, and within a
  * bounded number of steps each process that lives must have read all that it holds, and have
  * written it.  At last all but one are killed, and that one must be able to bury them, to write
- * every slot, and to make up for every copy.
+ * every slot, to make up for every copy, and to leave nodes that drain.  Every second run has the
+ * first phase only.
  *
  * What must hold, looked at all the time: a copy that counts as good is the page that was last
  * written and called over; one copy of each page is good; no page arrives at a node over a
  * newer one; a process reads what it, or a process that shares the slot, has written.  A program
- * ends only if no node has its page.  A process that answers a draining node has all its pages
+ * ends only if no node has its page.  One process copies a shared slot, and no process copies while
+ * it forks.  When a node is drained for a process, each slab has a place elsewhere, and so has each
+ * write that is over from then on.  A process that answers a draining node has all its pages
  * elsewhere, and the node waits for the processes that have not.  In the end no slot is lost, and
  * no copy is missing.
  *
@@ -47,6 +50,9 @@ struct counts met;
 static uint64_t phase_until, ticks;
 static bool restarted;
 static struct { uint32_t kill, stop, go, away, cable, reset, restart, lose, drain; } one_in;
+/* Kills hit processes that write, and leave one process. */
+static bool murders;
+static bool brief;                      /* a run of the first phase only */
 
 static void set_phase(enum phase next)
 {
@@ -72,14 +78,38 @@ static void drain(unsigned k)
         nodes[k].drained = true;
 }
 
+static unsigned alive(void)
+{
+        unsigned n = 0;
+
+        for (unsigned i = 0; i < SEATS; i++)
+                n += seats[i].alive;
+        return n;
+}
+
+static bool writes(const struct seat *s)
+{
+        for (const struct page *g = s->page; g < s->page + HELD; g++)
+                if (g->state == WRITES)
+                        return true;
+        return false;
+}
+
+static void kill_one(struct seat *s)
+{
+        if (!s->alive || (murders && (alive() == 1 || !writes(s))))
+                return;
+        met.kills++;
+        process_kill(s);
+}
+
 static void fault(void)
 {
         struct seat *s = &seats[rnd(SEATS)];
         struct view *v = &s->view[rnd(NODES)];
 
-        if (chance(one_in.kill) && s->alive) {
-                met.kills++;
-                process_kill(s);
+        if (chance(one_in.kill)) {
+                kill_one(s);
         } else if (chance(one_in.stop)) {
                 s->stopped = s->alive;
         } else if (chance(one_in.reset)) {
@@ -103,15 +133,6 @@ static void fault(void)
                 drain(rnd(NODES));
         if (chance(one_in.go))
                 seats[rnd(SEATS)].stopped = false;
-}
-
-static unsigned alive(void)
-{
-        unsigned n = 0;
-
-        for (unsigned i = 0; i < SEATS; i++)
-                n += seats[i].alive;
-        return n;
 }
 
 static bool all_content(void)
@@ -143,9 +164,20 @@ static void be_calm(void)
         }
 }
 
+static void end_run(void)
+{
+        phase = OVER;
+        for (unsigned i = 0; i < SEATS; i++)
+                process_kill(&seats[i]);
+}
+
 static void change_phase(void)
 {
         if (phase == CHAOS && (sched_steps > phase_until || !alive())) {
+                if (brief) {
+                        end_run();
+                        return;
+                }
                 be_calm();
                 set_phase(CALM);
         } else if (sched_steps > phase_until) {
@@ -155,9 +187,7 @@ static void change_phase(void)
                 leave_one();
                 set_phase(END);
         } else if (phase == END && agent_done) {
-                phase = OVER;
-                for (unsigned i = 0; i < SEATS; i++)
-                        process_kill(&seats[i]);
+                end_run();
         } else if (phase == END && !alive()) {
                 process_start(AGENT);
         }
@@ -178,6 +208,24 @@ static void tick(void)
         if (ticks % 4 == 0)
                 check_copies();
         change_phase();
+}
+
+/* Some runs are of a kind, so that what is rare elsewhere comes together there. */
+static void choose_world(void)
+{
+        murders = chance(3);
+        brief = chance(2);
+        if (murders) {                  /* and nodes that hear of it late */
+                one_in.kill = 100 + rnd(500);
+                one_in.lose = chance(2) ? 4000 : UINT32_MAX;
+                deaf_in = 2;
+                slow_in = 2;
+        } else if (chance(2)) {         /* nodes drain while others break */
+                one_in.drain = 200 + rnd(2000);
+                one_in.reset = 50 + rnd(200);
+                one_in.kill = 500 + rnd(3000);
+                first_after = 1000;
+        }
 }
 
 static void begin(uint64_t seed)
@@ -205,6 +253,9 @@ static void begin(uint64_t seed)
         first_after = chance(3) ? 300 : 8;
         one_in.drain = chance(2) ? 500 + rnd(8000) : UINT32_MAX;
         one_in.lose = chance(4) ? 1000 : UINT32_MAX;
+        deaf_in = 8;
+        slow_in = 4;
+        choose_world();
         set_phase(CHAOS);
         phase_until = sched_steps + 5000 + rnd(30000);
         met.runs++;

@@ -68,7 +68,6 @@ void io_release(void) {}
 void io_end(void) {}
 void io_again(void) {}
 void io_wait(const void *word, uint32_t seen) { (void)word, (void)seen; }
-void drain_put_off(void) {}
 void scrub_hold(void) {}
 void scrub_release(void) {}
 void scrub_rest(void) {}
