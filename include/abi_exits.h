@@ -11,6 +11,7 @@
 #define VMRUN_ABI_EXITS_H
 
 #include <stdint.h>
+#include "layout.h"
 
 /* A flag in the vector of an exception: no exception happened, but the program executed `int n`,
  * through a gate whose exception pushes an error code. */
@@ -118,7 +119,7 @@ enum exit_op {
         EXIT_WAIT_PTE,
         /* Wakes the vCPUs that sleep on a[0], at most a[1]; 0: all. */
         EXIT_WAKE_PTE,
-        /* a[0] vCPU number: sends it the kick signal. */
+        /* Sends the kick signal to vCPUs.  a[0] address of a struct exit_kick. */
         EXIT_KICK,
         /* Lets another thread run: the holder of a lock may not be running. */
         EXIT_YIELD,
@@ -133,6 +134,11 @@ enum exit_op {
          * -EAGAIN: the host cannot start a thread for that. */
         EXIT_GUIDES,
         EXIT_OPS
+};
+
+struct exit_kick {
+        /* IN */
+        uint64_t vcpus[VCPUS_MAX / 64]; /* a set: bit n % 64 of word n / 64 is vCPU n */
 };
 
 /* Upcalls: the host asks, kern answers in upcall.ret.  a[] is IN; bulk data is in xfer. */

@@ -167,6 +167,18 @@ static void event(struct thread *t)
                 signals_deliver(t);
 }
 
+static int64_t kick(struct thread *t, uint64_t at)
+{
+        const struct exit_kick *in = kern_pointer(t, at, sizeof(*in));
+
+        if (!in)
+                return -EFAULT;
+        for (unsigned n = 0; n < CONTROL->nvcpus && n < VCPUS_MAX; n++)
+                if (in->vcpus[n / 64] >> n % 64 & 1)
+                        vcpu_kick(t->vm->thread[n]);
+        return 0;
+}
+
 static _Noreturn void bug(struct thread *t, const struct exit_req *rq)
 {
         warnx_("kern: %s (0x%llx, 0x%llx); " VM_BLAME, kern_text(t, rq->a[0]),
@@ -231,10 +243,7 @@ static int64_t serve(struct thread *t, enum exit_op op)
         case EXIT_WAKE_PTE:
                 word_wake(kern_pointer(t, rq->a[0], 4), rq->a[1] ? (int)rq->a[1] : INT_MAX);
                 return 0;
-        case EXIT_KICK:
-                if (rq->a[0] < CONTROL->nvcpus)
-                        vcpu_kick(t->vm->thread[rq->a[0]]);
-                return 0;
+        case EXIT_KICK:           return kick(t, rq->a[0]);
         case EXIT_YIELD:          sched_yield(); return 0;
         case EXIT_TIME:           time_refresh(); return 0;
         case EXIT_EVENT:          event(t); return 0;

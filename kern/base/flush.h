@@ -6,9 +6,6 @@
 
 #include <stdint.h>
 
-/* After it returns, no TLB holds a translation of the program's that was made before the call. */
-void flush_all(void);
-
 /* Waits until every vCPU has flushed since env_flush_begin() gave this epoch.  Kicks vCPUs that run
  * program code. */
 void flush_wait(uint64_t epoch);

@@ -154,8 +154,10 @@ int64_t fork_pages(uint64_t from, struct fork_page *out, uint64_t copies, uint64
         }
         while (pager.writing > 0)       /* a child that reads a slot finds the content there */
                 complete_writes();
-        if (b.wrote)
+        if (b.wrote) {
                 env_flush_begin();
+                count(CNT_BEGUN_FORK);
+        }
         return err ? err : (int64_t)b.n;
 }
 

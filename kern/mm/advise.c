@@ -67,13 +67,13 @@ static int set_flags(uint64_t start, uint64_t end, uint32_t set, uint32_t clear)
 
 /* As Linux, drops no part of a huge page: refuses a range that begins inside a huge page, and
  * leaves a huge page alone if the range ends inside it. */
-static int zap(const struct vma *v, uint64_t start, uint64_t end)
+static int zap(const struct vma *v, uint64_t start, uint64_t end, struct pt_gone *gone)
 {
         if (start & (vma_page(v) - 1))
                 return -EINVAL;
         end &= ~(vma_page(v) - 1);
         mm_hide(start, end);
-        mm_zap(start, end);
+        mm_zap(start, end, gone);
         mm_show();
         return 0;
 }
@@ -86,17 +86,18 @@ static int cool(const struct vma *v, uint64_t start, uint64_t end)
 }
 
 /* [start, end) lies in v; mm_lock is held. */
-static int advise_part(const struct vma *v, uint64_t start, uint64_t end, int advice)
+static int advise_part(const struct vma *v, uint64_t start, uint64_t end, int advice,
+                       struct pt_gone *gone)
 {
         bool anonymous = v->file == FILE_NONE && (v->flags & MAP_PRIVATE);
         bool locked = v->flags & VMA_LOCKED;
         switch (advice) {
         case MADV_DONTNEED:
-                return locked ? -EINVAL : zap(v, start, end);
+                return locked ? -EINVAL : zap(v, start, end, gone);
         case MADV_DONTNEED_LOCKED:
-                return zap(v, start, end);
+                return zap(v, start, end, gone);
         case MADV_FREE:
-                return locked || !anonymous ? -EINVAL : zap(v, start, end);
+                return locked || !anonymous ? -EINVAL : zap(v, start, end, gone);
         case MADV_REMOVE:
                 if (locked || anonymous)
                         return -EINVAL;
@@ -124,7 +125,7 @@ static int advise_part(const struct vma *v, uint64_t start, uint64_t end, int ad
 }
 
 /* As Linux: holes are skipped and reported at the end; errors end the walk. */
-static int advise(uint64_t start, uint64_t end, int advice)
+static int advise(uint64_t start, uint64_t end, int advice, struct pt_gone *gone)
 {
         int err = 0, hole = 0;
         for (uint64_t at = start, stop; at < end && !err; at = stop) {
@@ -135,7 +136,7 @@ static int advise(uint64_t start, uint64_t end, int advice)
                         break;
                 stop = lower(n->v.end, end);
                 struct vma v = n->v;    /* n may be split and merged */
-                err = advise_part(&v, higher(at, v.start), stop, advice);
+                err = advise_part(&v, higher(at, v.start), stop, advice, gone);
         }
         mm_merge(start, end);
         return err ? err : hole;
@@ -214,6 +215,7 @@ long sys_madvise(const uint64_t a[6])
 {
         uint64_t start = a[0], len = page_align(a[1]), end = start + len;
         int advice = (int)a[2], err;
+        struct pt_gone gone = PT_GONE_NONE;
 
         if (!known(advice) || page_off(start) || (a[1] && !len) || end < start)
                 return -EINVAL;
@@ -228,7 +230,9 @@ long sys_madvise(const uint64_t a[6])
                 return willneed(start, end);
         }
         lock_take(&mm_lock);
-        err = advise(start, end, advice);
+        err = advise(start, end, advice, &gone);
+        pt_gone_flush(&gone);
         lock_drop(&mm_lock);
+        pt_gone_end(&gone);
         return err;
 }

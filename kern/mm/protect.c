@@ -20,7 +20,8 @@ static uint32_t new_payment(const struct vma *v, uint32_t prot)
 }
 
 /* One VMA, or its part in [start, end).  The range is hidden. */
-static int protect_part(struct vma_node *n, uint64_t start, uint64_t end, uint32_t prot)
+static int protect_part(struct vma_node *n, uint64_t start, uint64_t end, uint32_t prot,
+                        struct pt_gone *gone)
 {
         struct vma v = n->v;
         if (prot & v.flags >> 24 & PROT_ALL)    /* VMA_DENY */
@@ -49,7 +50,7 @@ static int protect_part(struct vma_node *n, uint64_t start, uint64_t end, uint32
         if (!paid && pay == VMA_TOUCH)
                 /* Pages read from the file so far cost nothing; pages touched from now on are
                  * charged. */
-                mm_zap(start, end);
+                mm_zap(start, end, gone);
 
         n = vma_find(start);
         after = n->v;
@@ -60,13 +61,13 @@ static int protect_part(struct vma_node *n, uint64_t start, uint64_t end, uint32
         vma_end();
         pte_t bits = pte_prot(prot & PROT_READ, prot & PROT_WRITE, prot & PROT_EXEC);
         for (uint64_t e; mm_part(&start, end, &e); start = e)
-                pt_protect(start, e, bits);
+                pt_protect(start, e, bits, gone);
         return 0;
 }
 
 /* All of [start, end) up to the first hole or error.  *locked: part of it is locked and can now be
  * accessed. */
-static int protect(uint64_t start, uint64_t end, uint32_t prot, bool *locked)
+static int protect(uint64_t start, uint64_t end, uint32_t prot, bool *locked, struct pt_gone *gone)
 {
         int err = 0;
         mm_hide(start, end);
@@ -78,7 +79,7 @@ static int protect(uint64_t start, uint64_t end, uint32_t prot, bool *locked)
                 }
                 stop = lower(n->v.end, end);
                 *locked |= (n->v.flags & VMA_LOCKED) && prot;
-                err = protect_part(n, at, stop, prot);
+                err = protect_part(n, at, stop, prot, gone);
         }
         mm_merge(start, end);
         mm_show();
@@ -90,6 +91,7 @@ long sys_mprotect(const uint64_t a[6])
         uint64_t start = a[0], len = page_align(a[1]), end = start + len;
         uint32_t grows = (uint32_t)a[2] & (PROT_GROWSDOWN | PROT_GROWSUP);
         uint64_t prot = a[2] & ~(uint64_t)grows;
+        struct pt_gone gone = PT_GONE_NONE;
         bool locked = false;
         int err = 0;
 
@@ -115,8 +117,10 @@ long sys_mprotect(const uint64_t a[6])
         else if (grows)                 /* no VMA grows upwards */
                 err = -EINVAL;
         if (!err)
-                err = protect(start, end, (uint32_t)prot & PROT_ALL, &locked);
+                err = protect(start, end, (uint32_t)prot & PROT_ALL, &locked, &gone);
+        pt_gone_flush(&gone);
         lock_drop(&mm_lock);
+        pt_gone_end(&gone);
 
         if (locked)
                 mm_populate_locked(start, end);

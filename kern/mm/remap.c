@@ -67,6 +67,7 @@ static bool room_behind(struct vma_node *n, const struct remap *r)
 /* The pages come back by faults. */
 static int grow_shared(struct vma_node *n, struct vma *v)
 {
+        struct pt_gone gone = PT_GONE_NONE;
         struct vma old = n->v;
         int err = map_again(v);
         if (err)
@@ -75,8 +76,9 @@ static int grow_shared(struct vma_node *n, struct vma *v)
         vma_begin();
         vma_change(n, v);
         vma_end();
-        mm_zap(old.start, old.end);
+        mm_zap(old.start, old.end, &gone);
         mm_show();
+        pt_gone_end(&gone);
         mm_release(&old);
         return 0;
 }
@@ -104,6 +106,7 @@ static int grow_in_place(struct vma_node *n, const struct remap *r)
  * the tree while pages move. */
 static int move_all(struct vma_node *n, uint64_t to, const struct remap *r)
 {
+        struct pt_gone gone = PT_GONE_NONE;
         struct vma old = n->v, moved = vma_part(old, old.start, old.start + r->new_len);
         bool longer = (old.flags & MAP_SHARED) && r->new_len > r->old_len;
         int err = longer ? map_again(&moved) : 0;
@@ -119,9 +122,10 @@ static int move_all(struct vma_node *n, uint64_t to, const struct remap *r)
         vma_free(n);                    /* and taken again below */
         pt_wait_faults(old.start, old.end);
         if (old.flags & MAP_SHARED)
-                mm_zap(old.start, old.end);     /* the next fault finds them by vma.gpa */
+                mm_zap(old.start, old.end, &gone);      /* the next fault finds them by vma.gpa */
         else
                 err = pt_move(old.start, to, r->old_len);
+        pt_gone_end(&gone);
         if (!err)
                 guides_forget(old.start, old.end);
         vma_begin();

@@ -11,7 +11,7 @@
 #include "pager/frame.h"
 #include "pager/notices.h"
 
-#define PASSED_FRAMES 256
+#define PASSED_FRAMES 1024
 
 struct pager {
         struct frame *frames;
@@ -43,6 +43,10 @@ struct pager {
         uint32_t hand, slot_hand;       /* CLOCK, and the search for slots to take back */
         uint32_t slot_pause;            /* frames that hand passes before the next such search */
         uint32_t writing;               /* frames claimed for a write that is under way */
+        /* A bits that the hand has cleared, and passed_tail, since the flush before this one began:
+         * whether it is due.  Hints. */
+        uint64_t next_flush;
+        uint32_t cleared, passed_covered;
         /* Evictions given up because there was no slot or the far tier failed. */
         uint64_t unwritable;
 

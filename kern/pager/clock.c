@@ -13,8 +13,8 @@
  *
  * A page of high priority is left for some more visits of the hand before it is evicted.  The
  * number of visits is fixed: if all pages have high priority, the evictions only come that many
- * turns later.  A page of low priority is evicted as soon as the flush is over that its first visit
- * began.
+ * turns later.  A page of low priority is evicted as soon as the flush is over that covers its
+ * first visit.
  *
  * A page that only system calls use never gets A.  Their pins set USED in the frame word, which
  * counts as A does and is cleared with it.
@@ -22,15 +22,6 @@
 #include <asm-generic/errno-base.h>
 #include "abi_stats.h"
 #include "pager/pager.h"
-
-/* The stamp is the low 32 bits of the epoch counter.  A stamp that lies after the next flush is
- * left from the counter's previous wrap, so that flush is long done. */
-static bool epoch_done(uint64_t word)
-{
-        uint64_t next = env_flush_next();
-        uint32_t age = (uint32_t)next - frame_word_epoch(word);
-        return (int32_t)age < 0 || age >= next || env_flush_done(next - age);
-}
 
 /* Takes a slot away from a resident page, which is dirty from then on.  When the far tiers are
  * full, the only slots left to use hold second copies of resident pages, and are read by no other
@@ -193,7 +184,7 @@ static bool take_off(struct pager *pg, frame_t n)
         uint64_t w = atomic_load(&f->word);
 
         if (pte && is_cold(p, w) && !(p & PTE_D) && f->spared >= visits(p) &&
-            !(w & (FRAME_DIRTY | FRAME_LOCKED)) && epoch_done(w) && unmap_clean(f, pte, p))
+            !(w & (FRAME_DIRTY | FRAME_LOCKED)) && frame_flushed(w) && unmap_clean(f, pte, p))
                 return true;
         frame_drop_claim(f);
         return false;
@@ -223,7 +214,7 @@ static inline __attribute__((always_inline)) bool evict(struct pager *pg, frame_
         pte_slot_t *pte = entry_of(pg, n, &p);
         uint64_t w = atomic_load(&f->word);
         if (pte && is_cold(p, w) &&
-            ((p & PTE_D) || (w & FRAME_DIRTY)) && !(w & FRAME_LOCKED) && epoch_done(w)) {
+            ((p & PTE_D) || (w & FRAME_DIRTY)) && !(w & FRAME_LOCKED) && frame_flushed(w)) {
                 int err = write_back(pg, n, pte, p, true, cnt);
                 if (err == ENV_POSTED) {
                         write_posted(pg, n);
@@ -265,34 +256,74 @@ static uint32_t reap_writes(struct pager *pg, uint64_t *cnt)
         return freed;
 }
 
-/* Frees an unmapped frame that is no longer held. */
-static bool reap_orphan(struct pager *pg, frame_t n, uint64_t w)
+/* Must a frame stay because its flush is not over? */
+static bool is_unflushed(uint64_t w, struct clock_result *r)
+{
+        uint64_t epoch = frame_flush(w);
+
+        if (env_flush_done(epoch))
+                return false;
+        r->unflushed++;
+        r->unbegun += epoch == env_flush_next();
+        return true;
+}
+
+/* Frees an unmapped frame that is no longer held, and that no TLB reaches. */
+static bool reap_orphan(struct pager *pg, frame_t n, uint64_t w, struct clock_result *r)
 {
         struct frame *f = &pg->frames[n];
-        if (frame_word_held(w) || !atomic_compare_exchange_strong(&f->word, &w, w | FRAME_CLAIMED))
+        if (frame_word_held(w) || is_unflushed(w, r) ||
+            !atomic_compare_exchange_strong(&f->word, &w, w | FRAME_CLAIMED))
                 return false;
         frame_free_global(pg, n);
         return true;
 }
 
-/* Evicts pages that streams have passed, up to the first whose flush is not complete. */
-static __attribute__((noinline)) uint32_t evict_passed(struct pager *pg, uint64_t *cnt)
+/* As many in one pass: waiters hear of them after it. */
+#define PASSED_AT_ONCE 256
+
+/* Evicts pages that streams have passed, up to the first whose flush is not over. */
+static __attribute__((noinline)) void evict_passed(struct pager *pg, struct clock_result *r,
+                                                   uint64_t *cnt)
 {
-        uint32_t tail = atomic_load_explicit(&pg->passed_tail, memory_order_relaxed), freed = 0;
+        uint32_t tail = atomic_load_explicit(&pg->passed_tail, memory_order_relaxed);
+        uint32_t most = r->freed + PASSED_AT_ONCE;
 
         if (tail - pg->passed_head > PASSED_FRAMES)
                 pg->passed_head = tail - PASSED_FRAMES;
-        for (; pg->passed_head != tail && env_slot_write_room(); pg->passed_head++) {
+        for (; pg->passed_head != tail && r->freed < most && env_slot_write_room();
+             pg->passed_head++) {
                 _Atomic uint32_t *hint = &pg->passed[pg->passed_head % PASSED_FRAMES];
                 uint32_t n = atomic_load_explicit(hint, memory_order_relaxed) - 1;
                 if (n >= pg->nframes)           /* a vCPU adds it now */
                         continue;
                 uint64_t w = atomic_load(&pg->frames[n].word);
-                if ((w & FRAME_RESIDENT) && !epoch_done(w))
+                if ((w & FRAME_RESIDENT) && is_unflushed(w, r))
                         break;
-                freed += evict(pg, n, cnt);
+                r->freed += evict(pg, n, cnt);
         }
-        return freed;
+}
+
+/* Begins a flush if one is due.  A flush makes each vCPU reload its TLB, and a frame that the hand
+ * clears is met again only a turn later: so one begins for a quarter of the cache, or because cold
+ * frames that are needed wait for it. */
+static void flush_if_due(struct pager *pg, const struct clock_result *r, uint64_t *cnt)
+{
+        uint64_t next = env_flush_next();
+        uint32_t tail = atomic_load_explicit(&pg->passed_tail, memory_order_relaxed);
+
+        if (pg->next_flush != next) {   /* one has begun, which covers what was cleared before */
+                pg->next_flush = next;
+                pg->cleared = 0;
+                pg->passed_covered = tail;
+        }
+        pg->cleared += r->cleared;
+        uint32_t passed = tail - pg->passed_covered;
+        bool needed = r->unbegun && !r->freed && !pg->writing;
+        if (needed || pg->cleared + passed >= pg->nframes / 4) {
+                env_flush_begin();
+                cnt[passed > pg->cleared ? CNT_BEGUN_PASSED : CNT_BEGUN_HAND]++;
+        }
 }
 
 struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
@@ -300,7 +331,8 @@ struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
         struct clock_result r = { .freed = reap_writes(pg, cnt) };
         uint32_t steps = 0;
 
-        r.freed += evict_passed(pg, cnt);
+        env_flush_look();
+        evict_passed(pg, &r, cnt);
         for (; steps < count && env_slot_write_room(); steps++) {
                 frame_t n = pg->hand;
                 pg->hand = n + 1 == pg->nframes ? 0 : n + 1;
@@ -310,7 +342,7 @@ struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
 
                 cnt[CNT_SCANNED]++;
                 if (w & FRAME_ORPHAN) {
-                        r.freed += reap_orphan(pg, n, w);
+                        r.freed += reap_orphan(pg, n, w, &r);
                         continue;
                 }
                 if (!(w & FRAME_RESIDENT) || (w & FRAME_LOCKED) || frame_word_held(w))
@@ -322,15 +354,12 @@ struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
                         second_chance(pg, n, w, &r);
                 } else if ((p & (PTE_PREF | PTE_HIGH)) && spare(f, p, w)) {
                         r.used++;
-                } else if (!epoch_done(w)) {
-                        r.unflushed++;
-                } else {
+                } else if (!is_unflushed(w, &r)) {
                         r.freed += evict(pg, n, cnt);
                 }
         }
         pg->slot_pause -= steps < pg->slot_pause ? steps : pg->slot_pause;
-        if (r.cleared)
-                env_flush_begin();
+        flush_if_due(pg, &r, cnt);
         cnt[CNT_PREFETCH_HITS] += r.ahead;
         return r;
 }

@@ -19,8 +19,11 @@ bool env_wait_on(uint64_t *begun);
 uint64_t env_flush_begin(void);
 /* The epoch that the next env_flush_begin will return. */
 uint64_t env_flush_next(void);
-/* Has every vCPU flushed since env_flush_begin() returned this epoch? */
+/* Has every vCPU been seen to have flushed since env_flush_begin() returned this epoch?  Reads one
+ * word; 0: true. */
 bool env_flush_done(uint64_t epoch);
+/* Looks at all vCPUs, so that env_flush_done() knows more; for those who would wait. */
+void env_flush_look(void);
 /* Far tier -> frame.  0; -errno; ENV_POSTED: under way, and page_fetched() is called when it is
  * over. */
 int env_slot_read(uint64_t slot, frame_t f, pte_slot_t *pte);

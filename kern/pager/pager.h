@@ -35,6 +35,19 @@ static inline void frame_stamp(struct frame *f)
                 ;
 }
 
+/* The flush that a frame word's stamp names.  The stamp is the low 32 bits of an epoch.  One that
+ * lies after the next flush is left from the counter's previous wrap: 0, a flush long done. */
+static inline uint64_t frame_flush(uint64_t word)
+{
+        uint64_t next = env_flush_next();
+        uint32_t age = (uint32_t)next - frame_word_epoch(word);
+
+        return (int32_t)age < 0 || age >= next ? 0 : next - age;
+}
+
+/* Is that flush over? */
+static inline bool frame_flushed(uint64_t word) { return env_flush_done(frame_flush(word)); }
+
 void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64_t pfn0);
 /* Sets the marks: with a reserve of free frames, or with next to none. */
 void pager_marks(struct pager *pg, bool reserve);
@@ -114,6 +127,20 @@ void page_wait_part(pte_slot_t *pte, pte_t seen);
  * slot is freed at once.  A frame is returned, for frame_discard() *after* the caller has flushed
  * all TLBs; else FRAME_NONE.  *old: the entry before. */
 frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old);
+/* Pages that were dropped, until no TLB reaches them.  Their frames are claimed, and linked through
+ * frame.slot: they need no memory of their own, however many they are. */
+struct dropped {
+        frame_t first;
+        uint32_t n;
+        bool flush;             /* a flush has to come before the frames are freed */
+};
+#define DROPPED_NONE ((struct dropped){ .first = FRAME_NONE })
+/* As page_detach(), for all that the page owns; returns the entry before.  A frame that no TLB can
+ * reach is freed at once. */
+pte_t page_drop(struct pager *pg, struct frame_list *l, pte_slot_t *pte, struct dropped *d);
+/* Frees the frames.  If d->flush, the caller has flushed all TLBs, by a flush that began after the
+ * last page_drop(). */
+void dropped_free(struct pager *pg, struct frame_list *l, struct dropped *d);
 /* Any state but NONE: new PTE_PROT bits.  Without ACCESS, PRESENT becomes HELD, and back.  True: a
  * TLB may hold more rights than the new ones. */
 bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot);
@@ -131,16 +158,17 @@ void page_cool(struct pager *pg, pte_slot_t *pte);
  * 0: there is no page; -EAGAIN: it is being fetched, OUT *seen: the entry. */
 int page_set_priority(pte_slot_t *pte, pte_t priority, pte_t *seen);
 /* For a page that its program has used and will hardly use again: as page_cool(), and the cleaner
- * evicts it before others, unless it is used meanwhile.  The caller begins a flush.  True: the page
- * was prefetched, and its use was not told yet. */
+ * evicts it before others, unless it is used meanwhile.  True: the page was prefetched, and its use
+ * was not told yet. */
 bool page_pass(struct pager *pg, pte_slot_t *pte);
 
 /* --- eviction (clock.c) --- */
-struct clock_result { uint32_t freed, cleared, used, unflushed, ahead; };
+struct clock_result { uint32_t freed, cleared, used, unflushed, unbegun, ahead; };
 /* Cleaner only.  Completes finished writes, then advances the hand by up to n frames; stops early
- * when the write ring is full.  OUT freed: frames; cleared: A bits cleared (one flush was begun for
- * them); used: USED bits cleared; unflushed: cold frames skipped because no flush covers them
- * yet. */
+ * when the write ring is full.  OUT freed: frames; cleared: A bits cleared; used: USED bits
+ * cleared; unflushed: cold frames left because their flush is not over; unbegun: of these, because
+ * it had not begun.  [I] If nothing was freed and no write is under way, all flushes that were
+ * missing have begun: the caller may wait for the last one. */
 struct clock_result clock_pass(struct pager *pg, uint32_t n, uint64_t *cnt);
 /* Completes finished writes, and begins none: also for fork, during which no slot may be taken back
  * and no entry that is looked at may change.  Returns how many frames were freed. */

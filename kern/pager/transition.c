@@ -174,6 +174,70 @@ frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old)
         }
 }
 
+/* May a TLB hold p, which was the entry until just now, or what was there before?  pins: the
+ * caller's own on the frame.
+ *
+ * [I] The frame's word is read after the entry was changed.  A holder of the frame that has cleared
+ * A, or made the entry HELD, did so under a claim or a pin, and stamps the frame before it lets go.
+ * (A of ARENA is never cleared.) */
+static bool may_be_cached(struct pager *pg, pte_t p, uint64_t pins)
+{
+        if ((p & PTE_P) && (p & PTE_A))
+                return true;
+        if (pte_kind(p) != PTE_PRESENT && pte_kind(p) != PTE_HELD)
+                return false;
+        uint64_t w = atomic_load(&pg->frames[frame_of(pg, p)].word);
+        return (w & FRAME_HELD_MASK) != pins || !frame_flushed(w);
+}
+
+/* Takes the frame of a page that was dropped and that a TLB may hold.  If it is held, by the hand
+ * or a system call's pin, it is left to the hand, which frees it once it is not held and the next
+ * flush is over. */
+static void drop_frame(struct pager *pg, struct dropped *d, frame_t n)
+{
+        struct frame *f = &pg->frames[n];
+        uint64_t w = atomic_load(&f->word);
+
+        while (!frame_claim(f, w)) {
+                w = atomic_load(&f->word);
+                if (frame_word_held(w) &&
+                    atomic_compare_exchange_strong(
+                            &f->word, &w,
+                            (uint32_t)w | FRAME_ORPHAN | env_flush_next() << FRAME_EPOCH_SHIFT))
+                        return;
+        }
+        if (f->slot != SLOT_NONE)
+                env_slot_free(f->slot);
+        f->slot = d->first;
+        d->first = n;
+        d->n++;
+}
+
+pte_t page_drop(struct pager *pg, struct frame_list *l, pte_slot_t *pte, struct dropped *d)
+{
+        pte_t old;
+        frame_t n = page_detach(pg, pte, &old);
+        bool cached = may_be_cached(pg, old, 0);
+
+        d->flush |= cached;
+        if (n != FRAME_NONE && cached)
+                drop_frame(pg, d, n);
+        else if (n != FRAME_NONE)
+                frame_discard(pg, l, n);
+        return old;
+}
+
+void dropped_free(struct pager *pg, struct frame_list *l, struct dropped *d)
+{
+        while (d->first != FRAME_NONE) {
+                frame_t n = d->first;
+                d->first = (frame_t)pg->frames[n].slot;
+                pg->frames[n].slot = SLOT_NONE;
+                frame_free(pg, l, n);
+        }
+        *d = DROPPED_NONE;
+}
+
 /* Is the frame that p names, resident, still this entry's? */
 static bool still_names(const pte_slot_t *pte, pte_t p)
 {
@@ -203,8 +267,9 @@ static bool pin_wait(struct frame *f, const pte_slot_t *pte, pte_t p)
         }
 }
 
-/* A resident page under new protection; p: its entry.  False: the entry changed. */
-static bool protect_resident(struct pager *pg, pte_slot_t *pte, pte_t p, pte_t prot)
+/* A resident page under new protection; p: its entry.  False: the entry changed.  OUT *cached: may
+ * a TLB hold p? */
+static bool protect_resident(struct pager *pg, pte_slot_t *pte, pte_t p, pte_t prot, bool *cached)
 {
         struct frame *f = &pg->frames[frame_of(pg, p)];
         pte_t keep = prot | (p & PTE_KEEP & ~PTE_PROT), next;
@@ -221,13 +286,14 @@ static bool protect_resident(struct pager *pg, pte_slot_t *pte, pte_t p, pte_t p
                         atomic_fetch_or(&f->word, FRAME_DIRTY);
         }
         done = atomic_compare_exchange_strong(pte, &p, next);
-        if (done && (p & PTE_P))        /* until that flush a TLB may still write to the page */
+        *cached = done && may_be_cached(pg, p, 1);
+        if (*cached)                    /* until the flush a TLB may still write to the page */
                 frame_stamp(f);
         frame_unpin(f, false);
         return done;
 }
 
-/* Could a TLB that holds p allow an access that prot does not? */
+/* Could the program use p for an access that prot does not allow? */
 static bool loses_rights(pte_t p, pte_t prot)
 {
         bool access = !(prot & PTE_ACCESS);
@@ -241,7 +307,7 @@ bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot)
 {
         for (;;) {
                 pte_t p = atomic_load(pte);
-                bool done;
+                bool done, cached = false;
 
                 switch (pte_kind(p)) {
                 case PTE_NONE:
@@ -254,6 +320,7 @@ bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot)
                          * fault makes it again. */
                         pte_t next = prot & PTE_ACCESS ? (p & ~PTE_PROT) | prot : 0, old = p;
                         done = atomic_compare_exchange_strong(pte, &old, next);
+                        cached = may_be_cached(pg, p, 0);
                         break;
                 }
                 case PTE_REMOTE:
@@ -264,13 +331,13 @@ bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot)
                 }
                 case PTE_PRESENT:
                 case PTE_HELD:
-                        done = protect_resident(pg, pte, p, prot);
+                        done = protect_resident(pg, pte, p, prot, &cached);
                         break;
                 default:
                         env_bug("a page-table entry in no known state", p, (uint64_t)pte);
                 }
                 if (done)
-                        return loses_rights(p, prot);
+                        return cached && loses_rights(p, prot);
         }
 }
 
@@ -291,13 +358,13 @@ bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to)
         /* Between the two stores the hand finds no entry that names the frame and leaves the frame
          * alone.  A=1 at the new place [I]: the hand must clear it and see a flush before it may
          * assume that no TLB holds the translation. */
-        bool resident = pte_has_frame(p);
+        bool resident = pte_has_frame(p), cached = may_be_cached(pg, p, 0);
         if (pte_kind(p) == PTE_PRESENT)
                 p |= PTE_A;
         if (resident)
                 atomic_store(&pg->frames[frame_of(pg, p)].pte, to);
         atomic_store(to, p);
-        return p & PTE_P;
+        return cached;
 }
 
 /* Locks a pinned frame if the limit allows.  True: the frame was not locked, and now is. */

@@ -14,7 +14,7 @@
 #include "pager/pager.h"
 #include "paging/cleaner.h"
 
-/* Frames that the hand passes before one flush is requested for all A bits it cleared. */
+/* Frames that the hand passes before waiters hear of those it freed. */
 static uint32_t pass_size(void)
 {
         uint32_t n = pager.nframes / 8;
@@ -87,6 +87,7 @@ static bool reclaim_directly(void)
 {
         struct vcpu *v = &vcpu_self;
 
+        env_flush_look();
         for (unsigned i = 0; i < RECLAIM_SCAN; i++) {
                 uint32_t n = v->reclaim_hand;
                 v->reclaim_hand = n + 1 >= pager.nframes ? 0 : n + 1;

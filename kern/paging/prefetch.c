@@ -172,8 +172,6 @@ static void drop_behind(struct walk *w, const struct lookahead_batch *b)
                 if (pte && page_pass(&pager, pte))
                         count(CNT_PREFETCH_HITS);
         }
-        if (b->npassed)
-                env_flush_begin();
 }
 
 static struct lookahead *history(void) { return (struct lookahead *)vcpu_self.lookahead; }

@@ -1,9 +1,9 @@
 /*
  * Page tables of the program: walks and range operations (pt.h).
  *
- * Tables are added by compare-and-swap, by any vCPU.  Only pt_zap takes them away: it unlinks them,
- * flushes, and waits for faults that may still be walking.  Only then are they reused, and only as
- * page tables.
+ * Tables are added by compare-and-swap, by any vCPU.  Only pt_zap and pt_move take them away: they
+ * unlink them; pt_gone_end flushes, and waits for faults that may still be walking.  Only then are
+ * they reused, and only as page tables.
  */
 #include <asm-generic/errno.h>
 #include "base/flush.h"
@@ -39,88 +39,91 @@ void pt_wait_faults(uint64_t start, uint64_t end)
         for (uint64_t addr = (start); addr < (end); addr += PAGE_SIZE)                           \
                 for (pte_slot_t *pte = pt_next(&addr, (end)); pte; pte = NULL)
 
-/* Frames that no entry names any more, but that a TLB may still reach. */
-struct detached { uint32_t n; frame_t frame[256]; bool flush; };
+/* The last flush that an operation began; guarded by mm_lock. */
+static uint64_t last_flush;
 
-static void discard(struct detached *d)
+void pt_gone_flush(struct pt_gone *gone)
 {
-        if (d->flush)
-                flush_all();
-        for (uint32_t i = 0; i < d->n; i++)
-                frame_discard(&pager, &vcpu_self.frames, d->frame[i]);
-        d->n = 0;
-        d->flush = false;
+        /* It also empties the paging-structure caches, which may lead to the tables. */
+        if (gone->pages.flush || gone->ntables) {
+                last_flush = env_flush_begin();
+                count(CNT_BEGUN_RANGE);
+                flush_self();
+        }
+        gone->epoch = last_flush;
 }
 
-/* Unlinks the page tables that lie wholly in [start, end); all their entries are NONE.  They form a
- * list through their first word. */
-static void free_tables(uint64_t start, uint64_t end)
+void pt_gone_end(struct pt_gone *gone)
 {
-        pte_slot_t *unlinked[64];
-        unsigned n = 0;
+        if (!gone->epoch)
+                pt_gone_flush(gone);
+        flush_wait(gone->epoch);
+        if (gone->ntables)
+                pt_wait_faults(gone->start, gone->end); /* no fault still walks there */
+        while (gone->ntables > 0)
+                pool_page_free(POOL_PT, gone->table[--gone->ntables]);
+        dropped_free(&pager, &vcpu_self.frames, &gone->pages);
+        gone->epoch = 0;
+}
 
+/* Unlinks the page tables that lie wholly in [start, end); all their entries are NONE. */
+static void unlink_tables(uint64_t start, uint64_t end, struct pt_gone *gone)
+{
         for (uint64_t a = (start + (1 << 21) - 1) & ~((1ull << 21) - 1); a + (1 << 21) <= end; ) {
                 pte_slot_t *pde = pt_directory(a);
                 pte_slot_t *pt = pde ? pt_table(atomic_load(pde)) : NULL;
                 if (pt) {
+                        if (gone->ntables == PT_GONE_TABLES)
+                                pt_gone_end(gone);
                         atomic_store(pde, 0);
-                        unlinked[n++] = pt;
+                        if (!gone->ntables || a < gone->start)
+                                gone->start = a;
+                        if (!gone->ntables || a + (1 << 21) > gone->end)
+                                gone->end = a + (1 << 21);
+                        gone->table[gone->ntables++] = pt;
                 }
                 a += pde ? 1 << 21 : (1 << 30) - (a & ((1 << 30) - 1));
-                if (n == sizeof(unlinked) / sizeof(unlinked[0]) || (n > 0 && a + (1 << 21) > end)) {
-                        flush_all();                    /* no paging-structure cache leads there */
-                        pt_wait_faults(start, end);     /* no fault still walks there */
-                        while (n > 0)
-                                pool_page_free(POOL_PT, unlinked[--n]);
-                }
         }
 }
 
-uint64_t pt_zap(uint64_t start, uint64_t end)
+/* Frames that may wait for a flush: so many that its cost is nothing beside theirs, and so few that
+ * others need not wait for frames. */
+#define DROPPED_MOST 32768
+
+uint64_t pt_zap(uint64_t start, uint64_t end, struct pt_gone *gone)
 {
-        struct detached d = { .n = 0 };
         uint64_t charged = 0;
 
         for_each_entry(pte, addr, start, end) {
-                pte_t old;
                 if (atomic_load_explicit(pte, memory_order_relaxed) == 0)
                         continue;
-                frame_t f = page_detach(&pager, pte, &old);
+                pte_t old = page_drop(&pager, &vcpu_self.frames, pte, &gone->pages);
                 charged += (old & PTE_CHARGED) != 0;
-                d.flush |= old & PTE_P;
-                if (f != FRAME_NONE)
-                        d.frame[d.n++] = f;
-                if (d.n == sizeof(d.frame) / sizeof(d.frame[0]))
-                        discard(&d);
+                if (gone->pages.n == DROPPED_MOST)
+                        pt_gone_end(gone);
         }
-        discard(&d);
-        free_tables(start, end);
+        unlink_tables(start, end, gone);
         return charged;
 }
 
-void pt_protect(uint64_t start, uint64_t end, pte_t prot)
+void pt_protect(uint64_t start, uint64_t end, pte_t prot, struct pt_gone *gone)
 {
-        bool flush = false;
-
         for_each_entry(pte, addr, start, end)
-                flush |= page_protect(&pager, pte, prot);
-        if (flush)
-                flush_all();
+                gone->pages.flush |= page_protect(&pager, pte, prot);
 }
 
 int pt_move(uint64_t from, uint64_t to, uint64_t len)
 {
-        bool flush = false;
+        struct pt_gone gone = PT_GONE_NONE;
 
         /* First all tables, so that nothing can fail once pages move. */
         for_each_entry(pte, addr, from, from + len)
                 if (!pt_make(addr - from + to))
                         return -ENOMEM;
         for_each_entry(pte, addr, from, from + len)
-                flush |= page_move(&pager, pte, pt_find(addr - from + to));
-        if (flush)
-                flush_all();
-        free_tables(from, from + len);
+                gone.pages.flush |= page_move(&pager, pte, pt_find(addr - from + to));
+        unlink_tables(from, from + len, &gone);
+        pt_gone_end(&gone);
         return 0;
 }
 
@@ -152,7 +155,6 @@ void pt_cool(uint64_t start, uint64_t end)
 {
         for_each_entry(pte, addr, start, end)
                 page_cool(&pager, pte);
-        env_flush_begin();
 }
 
 uint64_t pt_set_locked(uint64_t start, uint64_t end, bool locked)

@@ -8,20 +8,39 @@
 #define VMRUN_PT_H
 
 #include "base/tables.h"
+#include "pager/pager.h"
+
+/* What a range operation has taken out of the page tables, until no TLB can reach it. */
+#define PT_GONE_TABLES 64
+struct pt_gone {
+        struct dropped pages;
+        uint64_t epoch;                 /* of the flush, once it has begun */
+        uint64_t start, end;            /* the tables lie in between */
+        uint32_t ntables;
+        pte_slot_t *table[PT_GONE_TABLES];
+};
+#define PT_GONE_NONE ((struct pt_gone){ .pages = DROPPED_NONE })
+
+/* [I] The flush begins before mm_lock is dropped, and is over before the call returns; before
+ * mm_lock is dropped if the call gives addresses or arena ranges back.  An operation waits for the
+ * flushes of those before it, too: it may find nothing in an entry whose old translation a TLB
+ * still holds. */
+void pt_gone_flush(struct pt_gone *gone);       /* begins the flush, if one is needed */
+void pt_gone_end(struct pt_gone *gone);         /* waits for it, and frees all */
 
 /* Waits until no vCPU has a fault published whose aligned run meets [start, end). */
 void pt_wait_faults(uint64_t start, uint64_t end);
 
-/* Drops every page (frames, slots, arena entries) and frees empty tables.  After it returns no TLB
- * holds any of these pages.  Returns how many of the pages carried a charge of their own
+/* Drops every page (frames, slots, arena entries) and unlinks empty tables.  Adds to *gone, and of
+ * a large range ends parts itself.  Returns how many of the pages carried a charge of their own
  * (PTE_CHARGED), for the caller to give back. */
-uint64_t pt_zap(uint64_t start, uint64_t end);
+uint64_t pt_zap(uint64_t start, uint64_t end, struct pt_gone *gone);
 
-/* Sets the protection of instantiated pages; prot: PTE_PROT bits.  Flushes if needed. */
-void pt_protect(uint64_t start, uint64_t end, pte_t prot);
+/* Sets the protection of instantiated pages; prot: PTE_PROT bits.  *gone: rights. */
+void pt_protect(uint64_t start, uint64_t end, pte_t prot, struct pt_gone *gone);
 
-/* Moves [from, from+len) to [to, to+len), which holds nothing; keeps contents.  0, or -ENOMEM with
- * everything as before. */
+/* Moves [from, from+len) to [to, to+len), which holds nothing; keeps contents.  No TLB holds the
+ * old places afterwards.  0, or -ENOMEM with everything as before. */
 int pt_move(uint64_t from, uint64_t to, uint64_t len);
 
 /* One byte a page: PT_RESIDENT, PT_FAR, or 0 for a page that was never touched or was dropped. */

@@ -112,10 +112,10 @@ void mm_release(const struct vma *v)
                 vmexit(EXIT_FILE_REF, v->file, (uint64_t)-1, 0);
 }
 
-void mm_zap(uint64_t start, uint64_t end)
+void mm_zap(uint64_t start, uint64_t end, struct pt_gone *gone)
 {
         for (uint64_t e; mm_part(&start, end, &e); start = e)
-                mm_uncharge(pt_zap(start, e));
+                mm_uncharge(pt_zap(start, e, gone));
 }
 
 /* Takes the VMAs of [start, end) out of the tree; returns them chained, in order. */
@@ -146,10 +146,12 @@ int mm_unmap(uint64_t start, uint64_t end)
         if (err)
                 return err;
 
+        struct pt_gone pages = PT_GONE_NONE;
         struct vma_node *gone = cut(start, end);
         guides_forget(start, end);
         pt_wait_faults(start, end);
-        mm_zap(start, end);
+        mm_zap(start, end, &pages);
+        pt_gone_end(&pages);
         while ((n = gone)) {
                 gone = n->next;
                 if (n->v.flags & VMA_CHARGED)

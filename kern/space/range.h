@@ -2,7 +2,8 @@
  * Operations on ranges of the address space, which the memory system calls are made of.  All need
  * mm_lock.
  *
- * A range operation has one of two shapes, both under mm_lock from start to end:
+ * A range operation has one of two shapes, both under mm_lock from start to end (but for the flush
+ * of an operation that gives no address back, see pt_gone_end):
  *   take VMAs out of the tree, pt_wait_faults(), edit PTEs (put VMAs back);
  *   mm_hide() the range, which waits too, edit VMAs and PTEs in any order, mm_show().
  * A fault that looks meanwhile finds no VMA, calls mm_grow_stack(), waits there for mm_lock and
@@ -12,6 +13,7 @@
 #ifndef VMRUN_RANGE_H
 #define VMRUN_RANGE_H
 
+#include "space/pt.h"
 #include "space/vma.h"
 
 /* Does [start, end) overlap the range that vmrun keeps for itself? */
@@ -48,8 +50,9 @@ int mm_unmap(uint64_t start, uint64_t end);
 int mm_munmap(uint64_t start, uint64_t len);
 /* Gives back a VMA's file reference or arena range. */
 void mm_release(const struct vma *v);
-/* Drops the pages of a hidden or removed range, with the charges that pages carry. */
-void mm_zap(uint64_t start, uint64_t end);
+/* Drops the pages of a hidden or removed range, with the charges that pages carry.  Adds to
+ * *gone. */
+void mm_zap(uint64_t start, uint64_t end, struct pt_gone *gone);
 
 /* Sets or clears FRAME_LOCKED of resident frames, in VMAs whose VMA_LOCKED agrees with `lock`. */
 void mm_lock_frames(uint64_t start, uint64_t end, bool lock);

@@ -10,8 +10,10 @@
 build_test() { compile "$unit/test_pager_model.c" "$unit/pager_sched.c" "$unit/pager_env.c"; }
 
 # Eviction and flushes
-mutant pager/clock.c "evicts without waiting for the flush" \
-    's/^(.*return ).*age < 0.*$/\1true || next || age;/'
+mutant pager/pager.h "evicts without waiting for the flush" \
+    's/^(.*return )\(int32_t\)age < 0.*$/\1next \&\& age ? 0 : 0;/'
+mutant pager/pager.h "stamps the flush that has begun" \
+    '/^static inline void frame_stamp/,/^}/s/env_flush_next\(\) << FRAME/(env_flush_next() - 1) << FRAME/'
 mutant pager/clock.c "stamps before it clears A" '
     /^static void second_chance/,/^}/{
         s/^(        pte_slot_t \*pte = entry_of.*)$/\1\n        frame_stamp(f);/
@@ -22,7 +24,7 @@ mutant pager/clock.c "stamps before it clears A" '
 mutant pager/clock.c "evicts a page whose A is set" \
     's/^(static bool is_cold.*return ).*/\1p | 1; }/'
 mutant pager/clock.c "taking off does not look at the epoch" \
-    '/^static bool take_off/,/^}/s/ && epoch_done\(w\)//'
+    '/^static bool take_off/,/^}/s/ && frame_flushed\(w\)//'
 mutant pager/clock.c "taking off does not look at D" \
     '/^static bool take_off/,/^}/s/ && !\(p & PTE_D\)//'
 mutant pager/clock.c "direct reclaim ignores the software-dirty bit" '
@@ -51,7 +53,7 @@ mutant pager/clock.c "a lost race for D leaves the page clean (new slot)" '
 mutant pager/clock.c "eviction does not claim" \
     '/^static .*bool evict\(/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
 mutant pager/clock.c "the hand evicts locked pages" '
-    s/ \&\& !\(w & FRAME_LOCKED\) \&\& epoch_done/ \&\& epoch_done/
+    s/ \&\& !\(w & FRAME_LOCKED\) \&\& frame_flushed/ \&\& frame_flushed/
     s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_DIRTY/
     s/ \|\| \(w & FRAME_LOCKED\) \|\|/ ||/'
 mutant pager/clock.c "a slot taken back leaves its page clean" \
@@ -82,10 +84,30 @@ mutant pager/transition.c "protection changes do not hold the frame" '
     }'
 mutant pager/transition.c "lost rights ask for no flush" \
     '/^static bool loses_rights/,/^}/s/return .*/return p \&\& !prot \&\& 0;/'
+mutant pager/transition.c "no TLB holds pages whose A was cleared" \
+    '/^static bool may_be_cached/,/^}/s/return \(w & FRAME_HELD_MASK\).*/return w == 1 \&\& pins;/'
+mutant pager/transition.c "no TLB holds pages that are held" \
+    '/^static bool may_be_cached/,/^}/s/\(w & FRAME_HELD_MASK\) != pins \|\| //'
+mutant pager/transition.c "the stamp is read before the entry changes" '
+    /^pte_t page_drop/,/^}/{
+        s/^        pte_t old;$/        pte_t old = atomic_load(pte); bool cached = may_be_cached(pg, old, 0);/
+        s/^        bool cached = may_be_cached.*$/        cached |= (old \& PTE_A) \&\& (old \& PTE_P);/
+    }'
+mutant pager/transition.c "a dropped page that is held is not stamped" '
+    /^static void drop_frame/,/^}/{
+        s/ \| env_flush_next\(\) << FRAME_EPOCH_SHIFT//
+        s/\(uint32_t\)w \| FRAME_ORPHAN/w | FRAME_ORPHAN/
+    }'
+mutant pager/transition.c "a dropped frame keeps its slot" \
+    '/^static void drop_frame/,/^}/s/env_slot_free\(f->slot\);/;/'
+mutant pager/transition.c "dropped frames are freed before the flush" \
+    '/^pte_t page_drop/,/^}/s/&& cached\)/\&\& cached \&\& 0)/'
+mutant pager/clock.c "orphans are freed before the flush" \
+    '/^static bool reap_orphan/,/^}/s/is_unflushed\(w, r\) \|\|/!r ||/'
 mutant pager/transition.c "a moved page has A=0" \
     '/^bool page_move/,/^}/s/p \|= PTE_A;/p \&= ~PTE_A;/'
 mutant pager/transition.c "a moved page asks for no flush" \
-    '/^bool page_move/,/^}/s/return p & PTE_P;/return false;/'
+    '/^bool page_move/,/^}/s/return cached;/return false;/'
 mutant pager/transition.c "a moved frame keeps its old entry" \
     '/^bool page_move/,/^}/s/atomic_store\(&pg->frames.*/;/'
 mutant pager/transition.c "detach takes BUSY entries" \
@@ -223,6 +245,11 @@ build_test() {
     compile "$unit/test_pager.c" "$unit/pager_env.c" \
         $(part pager/frames.c pager/transition.c pager/clock.c)
 }
+mutant pager/clock.c "a flush that is needed never begins" 's/bool needed = .*/bool needed = false;/'
+mutant pager/clock.c "a flush begins though frames are on their way" 's/ && !r->freed && !pg->writing//'
+mutant pager/clock.c "a flush begins for each page" 's/>= pg->nframes \/ 4\)/> 0)/'
+mutant pager/clock.c "flushes of others are not seen" 's/if \(pg->next_flush != next\)/if (0)/'
+mutant pager/clock.c "pages that streams pass begin no flush" 's/pg->cleared \+ passed >=/pg->cleared >=/'
 mutant pager/clock.c "clean pages are written back too" \
     '/^static .*bool evict\(/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\) && //'
 mutant pager/clock.c "each dirty page searches all frames for a slot" \
@@ -438,29 +465,32 @@ mutant replay/order.c "more events of a thread than of all" 's/ \|\| n > events 
 
 # Flushes
 build_test() { compile "$unit/test_flush.c"; }
-mutant flush.c "every vCPU has always flushed" \
-    '/^static bool has_flushed/,/^}/s/return .*/return true;/'
-mutant flush.c "no vCPU in kern has flushed" \
-    '/^static bool has_flushed/,/^}/s/atomic_load\(&v->mode\) != MODE_PROGRAM \|\| //'
+mutant flush.c "every vCPU has always flushed" '/^static bool in_program/s/return .*/return !v; }/'
+mutant flush.c "no vCPU in kern has flushed" '/^static bool in_program/s/return .*/return v; }/'
 mutant flush.c "the next epoch is the epoch that has begun" '/env_flush_next/,/^}/s/ \+ 1;/;/'
 mutant flush.c "a flush has the number of the one before" \
     '/env_flush_begin/,/^}/s/, 1\) \+ 1;/, 1);/'
 mutant flush.c "an epoch that has not begun is done" \
-    '/^bool env_flush_done/,/^}/s/^        if \(epoch > .*/        if (0)/'
-mutant flush.c "the last vCPU is not looked at" '/^bool env_flush_done/,/^}/s/i < n;/i + 1 < n;/'
-mutant flush.c "one vCPU that has flushed is enough" '
-    /^bool env_flush_done/,/^}/{
-        s/if \(!has_flushed/if (has_flushed/
-        s/return false;/break;/2
-    }'
+    '/^void env_flush_look/,/^}/s/(reached = atomic_load\(.*\));/\1 + 1;/'
+mutant flush.c "the last vCPU is not looked at" '/^void env_flush_look/,/^}/s/i < n;/i + 1 < n;/'
+mutant flush.c "the looker believes the last vCPU" \
+    '/^void env_flush_look/,/^}/s/if \(flushed < reached\)/if (1)/'
+mutant flush.c "the looker believes the first vCPU" \
+    '/^void env_flush_look/,/^}/s/if \(flushed < reached\)/if (i == 0)/'
+mutant flush.c "what was complete is forgotten" \
+    '/^void env_flush_look/,/^}/s/^        if \(!env_flush_done\(reached\)\)/        if (1)/'
+mutant flush.c "the looker looks for ever" '/^void env_flush_look/,/^}/s/\(&looking, 0,/(\&looking, 1,/'
 mutant flush.c "a vCPU notes the epoch after its flush" '
     /flush_self\(void\)/,/^}/{
-        s/v?cpu_self\.flushed, e,/vcpu_self.flushed, atomic_load(\&control.flush_epoch),/
+        s/vcpu_self\.flushed, e\)/vcpu_self.flushed, atomic_load(\&control.flush_epoch))/
     }'
-mutant flush.c "all vCPUs are kicked" '/^void flush_wait/,/^}/s/if \(has_flushed.*/if (0)/'
+mutant flush.c "all vCPUs are kicked" '/^static bool needs_flush/,/^}/s/return .*/return v \&\& epoch;/'
+mutant flush.c "an exit for each kick" '/^static void kick/,/^}/s/any = true;/vmexit(EXIT_KICK, (uint64_t)\&out, 0, 0);/'
+mutant flush.c "kicks do not wait for their effect" '/^static bool is_to_be_kicked/,/^}/s/\(last && /(last \&\& 0 \&\& /'
+mutant flush.c "a kick that was lost is not repeated" '/^static bool is_to_be_kicked/,/^}/s/\(last && .*\) \|\|$/last ||/'
+mutant flush.c "a flush leaves the mark of its kick" '/^void flush_self/,/^}/s/if \(atomic_load_explicit\(mine.*/if (0)/'
 mutant flush.c "one kick must do" '/^void flush_wait/,/^}/s/spins % 1024 ==/spins ==/'
-mutant flush.c "a flush of all leaves this vCPU out" '/^void flush_all/,/^}/s/flush_self\(\);//'
-mutant flush.c "a flush of all does not wait" '/^void flush_all/,/^}/s/flush_wait\(e\);//'
+mutant flush.c "a wait ends at once" '/^void flush_wait/,/^}/s/!env_flush_done\(epoch\)/0 \&\& epoch/'
 
 # The fault path
 build_test() {

@@ -44,6 +44,18 @@ mutant mm/remap.c "lengths are not rounded" '/^static int align_huge/,/^}/s/\+ r
 mutant mm/query.c "the page cache is asked about private huge pages" \
     '/^static void ask_host/,/^}/s/if \(v->order && !shared\)/if (shared)/'
 
+# Flushes: each call's is over before it returns, and before an address or arena range is given back
+for call in advise protect; do
+    mutant mm/$call.c "the flush begins without mm_lock ($call)" 's/^ *pt_gone_flush\(&gone\);$//'
+    mutant mm/$call.c "the call does not wait for its flush ($call)" 's/^ *pt_gone_end\(&gone\);$//'
+done
+mutant mm/cut.c "a truncation does not wait for its flush" 's/^ *pt_gone_end\(&gone\);$//'
+mutant space/range.c "munmap does not wait for its flush" 's/^ *pt_gone_end\(&pages\);$//'
+mutant mm/remap.c "a shared mapping that grows does not wait for its flush" \
+    '/^static int grow_shared/,/^}/s/^ *pt_gone_end\(&gone\);$//'
+mutant mm/remap.c "a shared mapping that moves does not wait for its flush" \
+    '/^static int move_all/,/^}/s/^ *pt_gone_end\(&gone\);$//'
+
 # The arena, the registry, and what Linux makes of their mappings
 build_test() {
     compile "$unit/test_files.c" \

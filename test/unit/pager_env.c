@@ -90,6 +90,13 @@ bool env_flush_done(uint64_t epoch)
         return done;
 }
 
+void env_flush_look(void)
+{
+        step();
+        if (env.flush_look)
+                env.flush_look();
+}
+
 static void check_slot(const char *who, uint64_t slot)
 {
         if (slot >= env.nslots || !atomic_load(&env.slot_used[slot]))

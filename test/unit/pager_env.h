@@ -58,6 +58,7 @@ struct env {
         void (*late)(void); /* after the next epoch was read, before it is used */
         int (*io)(bool write, uint64_t slot); /* before a transfer: 0, or the error it ends with */
         bool (*flush_done)(uint64_t epoch);
+        void (*flush_look)(void);
         void (*wait)(pte_slot_t *pte, pte_t seen);
         void (*wake)(pte_slot_t *pte);
         void (*bug)(const char *what, uint64_t a, uint64_t b);  /* must not return */

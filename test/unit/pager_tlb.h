@@ -19,7 +19,8 @@
 
 enum seen {
         SEEN_FETCH, SEEN_FETCH_RACE, SEEN_READ_ERROR, SEEN_WRITE_ERROR, SEEN_WAIT, SEEN_SLEEP,
-        SEEN_DIRECT, SEEN_CLEARED, SEEN_UNFLUSHED, SEEN_PIN, SEEN_UNMAP, SEEN_PROTECT, SEEN_MOVE,
+        SEEN_DIRECT, SEEN_CLEARED, SEEN_UNFLUSHED, SEEN_PIN, SEEN_UNMAP, SEEN_UNMAP_COLD,
+        SEEN_PROTECT, SEEN_MOVE,
         SEEN_LOCK, SEEN_EVICT_CLEAN, SEEN_EVICT_DIRTY, SEEN_READ, SEEN_WRITE, SEEN_ORPHAN,
         SEEN_STRAY, SEEN_POSTED, SEEN_PIN_WRITING, SEEN_PREFETCH, SEEN_PREFETCH_RACE,
         SEEN_MARKER, SEEN_AHEAD, SEEN_WASTED, SEEN_ABANDONED, SEEN_PASSED,
@@ -29,6 +30,7 @@ enum seen {
 static const char *const seen_name[] = {
         "fetch", "fetch lost a race", "read error", "write error", "wait for a busy page",
         "sleep for a busy page", "direct reclaim", "A cleared", "unflushed", "pin", "unmap",
+        "unmap without a flush",
         "protect", "move", "lock", "clean eviction", "dirty eviction", "read", "write", "orphan",
         "stray A or D", "posted fetch", "pin of a page that is being written",
         "prefetch", "prefetch lost a race", "marker", "use of a prefetched page", "wasted prefetch",
@@ -56,13 +58,16 @@ static struct {
         unsigned ncpus;
         struct vma vma[PAGES_MAX];
         uint64_t alt[PAGES_MAX];        /* the object a page held before the operation under way */
-        uint64_t gen[PAGES_MAX];        /* odd: an operation is under way */
+        unsigned operations[PAGES_MAX]; /* under way: some without mm_lock */
+        uint64_t gen[PAGES_MAX];        /* odd: there is one */
         uint64_t want[OBJECTS], nobjects;
         int locked;                     /* the one page that is mlocked, or -1 */
         uint32_t io_errors;             /* one transfer in io_errors fails; 0: none */
         /* steps from one act to the next: of the adversary, a vCPU, an mm actor, the far tier */
         uint32_t busy, cpu_pause, mm_pause, io_pause;
         uint32_t lazy;                  /* how seldom a vCPU in the program notices a kick */
+        uint64_t flush_done;            /* what the looker has seen, and is there one? */
+        bool looking;
         bool stop, stray, prefetches, cooling;
         uint64_t until;
         uint64_t seen[SEEN_COUNT];
@@ -203,6 +208,9 @@ static bool cpu_access(struct cpu *c, unsigned v, bool write)
                 point();                /* within the instruction: no kick gets in between */
         if (!(m.gen[v] & 1) && !vma_allows(v, write))
                 sched_fail("the program reached page %u, which its VMA does not allow", v);
+        if (!(m.gen[v] & 1) && t.obj != m.vma[v].obj)
+                sched_fail("the program uses object %lu of page %u, which has gone",
+                           (unsigned long)t.obj, v);
         page_check("program", t.frame, t.obj);
         if (write)
                 page_write(t.frame, t.obj);
@@ -210,14 +218,25 @@ static bool cpu_access(struct cpu *c, unsigned v, bool write)
         return true;
 }
 
-static bool model_flush_done(uint64_t epoch)
+static bool model_flush_done(uint64_t epoch) { return epoch <= m.flush_done; }
+
+/* As in kern/base/flush.c: other actors run while one looks. */
+static void model_flush_look(void)
 {
-        if (epoch > env.flush_epoch)
-                return false;
-        for (unsigned i = 0; i < m.ncpus; i++)
-                if (m.cpu[i].program && m.cpu[i].flushed < epoch)
-                        return false;
-        return true;
+        uint64_t reached = env.flush_epoch;
+
+        if (m.looking)
+                return;
+        m.looking = true;
+        for (unsigned i = 0; i < m.ncpus; i++) {
+                point();
+                if (m.cpu[i].program && m.cpu[i].flushed < reached)
+                        reached = m.cpu[i].flushed;
+        }
+        point();
+        if (m.flush_done < reached)
+                m.flush_done = reached;
+        m.looking = false;
 }
 
 /* What a CPU may do unasked. */
@@ -382,6 +401,8 @@ static void model_reset(uint32_t nframes, uint32_t nslots, uint32_t npages, uint
         env.late = model_late;
         env.io = model_io;
         env.flush_done = model_flush_done;
+        env.flush_look = model_flush_look;
+        m.flush_done = first_epoch;
         env.wait = model_wait;
         env.wake = model_wake;
         env.bug = model_bug;

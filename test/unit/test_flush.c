@@ -16,6 +16,8 @@
 #define VMRUN_CPU_H
 static unsigned tlb_flushes, begun_meanwhile;
 static void cpu_flush_tlb(int level);
+static uint64_t tsc;
+static uint64_t cpu_tsc(void) { return tsc; }
 #include "base/flush.c"
 
 #define VCPUS 3
@@ -25,7 +27,9 @@ const struct vcpu_fixed vcpu_self_fixed;
 struct vcpu_stats vcpu_self_stats;
 struct control control;
 
-static unsigned kicks[VCPUS];
+#define TICKS_A_MS 10
+static unsigned kicks[VCPUS], exits;
+static uint64_t last_kick[VCPUS];
 static bool deaf;                       /* a vCPU that is kicked does not flush at once */
 
 static void cpu_flush_tlb(int level)
@@ -36,15 +40,31 @@ static void cpu_flush_tlb(int level)
                 env_flush_begin();
 }
 
+/* vCPU i flushes. */
+static void flushes(unsigned i)
+{
+        atomic_store(&vcpu_block(i)->flushed, atomic_load(&control.flush_epoch));
+        kicked[i] = last_kick[i] = 0;
+}
+
 int64_t vmexit(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2)
 {
         (void)a1;
         (void)a2;
         assert_int_equal(op, EXIT_KICK);
-        assert_true(a0 < VCPUS);
-        kicks[a0]++;
-        if (!deaf)
-                atomic_store(&vcpu_block(a0)->flushed, atomic_load(&control.flush_epoch));
+        const struct exit_kick *in = (const struct exit_kick *)a0;
+        for (unsigned i = 1; i < VCPUS_MAX / 64; i++)
+                assert_int_equal(in->vcpus[i], 0);
+        assert_in_range(in->vcpus[0], 1, (1 << VCPUS) - 1);
+        exits++;
+        for (unsigned i = 0; i < VCPUS; i++)
+                if (in->vcpus[0] >> i & 1) {
+                        assert_true(!last_kick[i] || tsc - last_kick[i] >= 10 * TICKS_A_MS);
+                        kicks[i]++;
+                        last_kick[i] = tsc;
+                        if (!deaf)
+                                flushes(i);
+                }
         return 0;
 }
 
@@ -52,6 +72,7 @@ int64_t vmexit(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2)
 void env_relax(unsigned spins)
 {
         assert_true(spins < 100000);
+        tsc++;
         if (deaf && spins == 5000)
                 deaf = false;
 }
@@ -62,6 +83,10 @@ static int setup(void **state)
         memset(&vcpu_self, 0, sizeof(vcpu_self));
         memset(&vcpu_self_stats, 0, sizeof(vcpu_self_stats));
         memset(kicks, 0, sizeof(kicks));
+        memset(last_kick, 0, sizeof(last_kick));
+        memset((void *)kicked, 0, sizeof(kicked));
+        exits = 0;
+        control.tsc_khz = TICKS_A_MS;
         tlb_flushes = begun_meanwhile = 0;
         deaf = false;
         atomic_store(&control.nvcpus, VCPUS);
@@ -74,6 +99,12 @@ static int setup(void **state)
 
 static void runs_program(unsigned i) { atomic_store(&vcpu_block(i)->mode, MODE_PROGRAM); }
 
+static bool done(uint64_t epoch)
+{
+        env_flush_look();
+        return env_flush_done(epoch);
+}
+
 /* A flush that has begun does not cover a page stamped with the next epoch: a vCPU may have dropped
  * its translations before the entry was changed. */
 static void test_next_epoch_is_not_begun(void **state)
@@ -81,13 +112,13 @@ static void test_next_epoch_is_not_begun(void **state)
         (void)state;
         for (unsigned i = 0; i < 3; i++) {
                 uint64_t begun = env_flush_begin();
-                assert_true(env_flush_done(begun));
+                assert_true(done(begun));
                 uint64_t next = env_flush_next();
                 assert_int_equal(next, begun + 1);
-                assert_false(env_flush_done(next));
+                assert_false(done(next));
                 assert_int_equal(env_flush_next(), next);
                 assert_int_equal(env_flush_begin(), next);
-                assert_true(env_flush_done(next));
+                assert_true(done(next));
         }
 }
 
@@ -97,19 +128,37 @@ static void test_program_must_flush(void **state)
         runs_program(1);
         runs_program(2);
         uint64_t first = env_flush_begin(), second = env_flush_begin();
-        assert_false(env_flush_done(first));
+        assert_false(done(first));
         atomic_store(&vcpu_block(1)->flushed, second);
-        assert_false(env_flush_done(first));
+        assert_false(done(first));
         atomic_store(&vcpu_block(2)->flushed, first);
-        assert_true(env_flush_done(first));
-        assert_false(env_flush_done(second));
+        assert_true(done(first));
+        assert_false(done(second));
         /* It has entered kern: it will flush before it runs the program again. */
         atomic_store(&vcpu_block(2)->mode, MODE_KERN);
-        assert_true(env_flush_done(second));
-        /* A flush that was complete stays so. */
+        assert_true(done(second));
+        /* A flush that was complete stays so, though this vCPU has not flushed yet. */
         runs_program(2);
-        assert_true(env_flush_done(first));
+        env_flush_begin();
+        assert_true(done(first));
+        assert_true(done(second));
+}
+
+/* Without a look nobody learns of it; a look tells of all flushes at once. */
+static void test_one_looks_for_all(void **state)
+{
+        (void)state;
+        runs_program(0);
+        runs_program(1);
+        uint64_t first = env_flush_begin(), second = env_flush_begin(), third = env_flush_begin();
+        atomic_store(&vcpu_block(0)->flushed, second);
+        atomic_store(&vcpu_block(1)->flushed, third);
+        assert_false(env_flush_done(first));
+        assert_true(done(first));
         assert_true(env_flush_done(second));
+        assert_false(env_flush_done(third));
+        atomic_store(&vcpu_block(0)->flushed, third);
+        assert_true(done(third));
 }
 
 static void test_blocks_not_in_use(void **state)
@@ -117,9 +166,9 @@ static void test_blocks_not_in_use(void **state)
         (void)state;
         runs_program(2);
         atomic_store(&control.nvcpus, 2);
-        assert_true(env_flush_done(env_flush_begin()));
+        assert_true(done(env_flush_begin()));
         atomic_store(&control.nvcpus, 3);
-        assert_false(env_flush_done(env_flush_begin()));
+        assert_false(done(env_flush_begin()));
 }
 
 static void test_wait_kicks_the_program_only(void **state)
@@ -136,6 +185,50 @@ static void test_wait_kicks_the_program_only(void **state)
         assert_int_equal(kicks[1], 1);
 }
 
+/* One exit kicks all; the next flush kicks them again at once. */
+static void test_one_exit_a_flush(void **state)
+{
+        (void)state;
+        for (unsigned flush = 1; flush <= 3; flush++) {
+                runs_program(0);
+                runs_program(2);
+                flush_wait(env_flush_begin());
+                assert_int_equal(exits, flush);
+                assert_int_equal(kicks[0], flush);
+                assert_int_equal(kicks[1], 0);
+                assert_int_equal(kicks[2], flush);
+        }
+}
+
+/* Another vCPU has kicked it: one kick is enough for both, unless it is lost. */
+static void test_kick_under_way(void **state)
+{
+        (void)state;
+        runs_program(1);
+        uint64_t e = env_flush_begin();
+        tsc = 1000;
+        kick(e);                                /* has effect: the mark is cleared */
+        assert_int_equal(kicks[1], 1);
+        e = env_flush_begin();
+        kicked[1] = tsc;
+        kick(e);
+        assert_int_equal(exits, 1);
+        tsc += KICK_AGAIN_MS * TICKS_A_MS;
+        kick(e);
+        assert_int_equal(kicks[1], 2);
+}
+
+/* Its own flush takes the mark of a kick away. */
+static void test_own_flush_takes_the_mark(void **state)
+{
+        (void)state;
+        kicked[0] = 5;
+        kicked[1] = 5;
+        flush_self();
+        assert_int_equal(kicked[0], 0);
+        assert_int_equal(kicked[1], 5);
+}
+
 /* A kick without effect is repeated, and the wait does not end early. */
 static void test_wait_lasts(void **state)
 {
@@ -149,17 +242,14 @@ static void test_wait_lasts(void **state)
         assert_true(atomic_load(&vcpu_block(2)->flushed) >= e);
 }
 
-static void test_flush_all(void **state)
+static void test_own_flush(void **state)
 {
         (void)state;
-        uint64_t before = atomic_load(&control.flush_epoch);
-        runs_program(1);
-        flush_all();
+        uint64_t e = env_flush_begin();
+        flush_self();
         assert_int_equal(tlb_flushes, 1);
         assert_int_equal(vcpu_self_stats.counter[CNT_FLUSHES], 1);
-        assert_int_equal(kicks[1], 1);
-        assert_int_equal(atomic_load(&control.flush_epoch), before + 1);
-        assert_int_equal(atomic_load(&vcpu_self.flushed), before + 1);
+        assert_int_equal(atomic_load(&vcpu_self.flushed), e);
 }
 
 /* A flush that begins while this vCPU's is under way is not covered by it. */
@@ -168,9 +258,9 @@ static void test_own_flush_notes_what_had_begun(void **state)
         (void)state;
         uint64_t before = atomic_load(&control.flush_epoch);
         begun_meanwhile = 2;
-        flush_all();
-        assert_int_equal(atomic_load(&control.flush_epoch), before + 3);
-        assert_int_equal(atomic_load(&vcpu_self.flushed), before + 1);
+        flush_self();
+        assert_int_equal(atomic_load(&control.flush_epoch), before + 2);
+        assert_int_equal(atomic_load(&vcpu_self.flushed), before);
 }
 
 int main(void)
@@ -178,10 +268,14 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup(test_next_epoch_is_not_begun, setup),
                 cmocka_unit_test_setup(test_program_must_flush, setup),
+                cmocka_unit_test_setup(test_one_looks_for_all, setup),
                 cmocka_unit_test_setup(test_blocks_not_in_use, setup),
                 cmocka_unit_test_setup(test_wait_kicks_the_program_only, setup),
+                cmocka_unit_test_setup(test_one_exit_a_flush, setup),
+                cmocka_unit_test_setup(test_kick_under_way, setup),
+                cmocka_unit_test_setup(test_own_flush_takes_the_mark, setup),
                 cmocka_unit_test_setup(test_wait_lasts, setup),
-                cmocka_unit_test_setup(test_flush_all, setup),
+                cmocka_unit_test_setup(test_own_flush, setup),
                 cmocka_unit_test_setup(test_own_flush_notes_what_had_begun, setup),
         };
         void *blocks = vcpu_block(0);

@@ -57,6 +57,15 @@ static void audit(void)
                 fail_msg("%s", bad);
 }
 
+/* All vCPUs have flushed. */
+static void flushed(void) { env.flushed = env.flush_epoch; }
+
+static void flush(void)
+{
+        env_flush_begin();
+        flushed();
+}
+
 /* Every test ends with everything given back. */
 static int teardown(void **state)
 {
@@ -72,7 +81,8 @@ static int teardown(void **state)
                 if (f != FRAME_NONE)
                         frame_discard(&env.pg, &list, f);
         }
-        clock_pass(&env.pg, env.nframes, cnt);
+        flush();
+        clock_pass(&env.pg, env.nframes, cnt);          /* orphans */
         frame_list_drain(&env.pg, &list);
         const char *bad = env_audit_empty();
         env_teardown();
@@ -80,9 +90,6 @@ static int teardown(void **state)
                 fail_msg("%s", bad);
         return 0;
 }
-
-/* All vCPUs have flushed. */
-static void flushed(void) { env.flushed = env.flush_epoch; }
 
 static struct frame *frame_at(unsigned v) { return &env.frames[pte_num(env.pte[v]) - ENV_PFN0]; }
 static enum pte_kind kind(unsigned v) { return pte_kind(env.pte[v]); }
@@ -121,8 +128,7 @@ static frame_t fetch(unsigned v)
 static uint32_t evict_all(void)
 {
         uint32_t freed = clock_pass(&env.pg, env.nframes, cnt).freed;
-        env_flush_begin();
-        flushed();
+        flush();
         return freed + clock_pass(&env.pg, env.nframes, cnt).freed;
 }
 
@@ -402,8 +408,7 @@ static void test_fork_completes_only(void **state)
         uint64_t promised = env.frames[f].slot;
         make_present(6, rw, PTE_A | PTE_D, 7);  /* a stream has passed it */
         assert_false(page_pass(&env.pg, &env.pte[6]));
-        env_flush_begin();
-        flushed();
+        flush();
         clock_complete(&env.pg, cnt);           /* fork.c, complete_writes() */
         assert_int_equal(env.far[promised][0], 100);
         assert_int_equal(env.frames[f].slot, promised);
@@ -416,8 +421,7 @@ static void test_fork_page_evicted_meanwhile(void **state)
         (void)state;
         make_present(0, rw, PTE_A | PTE_D, 7);
         assert_false(page_pass(&env.pg, &env.pte[0]));
-        env_flush_begin();
-        flushed();
+        flush();
         env.post = post_each;
         for (unsigned v = 1; v <= ENV_TRANSFERS; v++) {
                 make_present(v, rw, PTE_A | PTE_D, v);
@@ -474,8 +478,7 @@ static void test_held_again(void **state)
         make_remote(1, rw, 1);
         fetch(1);
         assert_true(page_protect(&env.pg, &env.pte[1], no_access));
-        env_flush_begin();
-        flushed();
+        flush();
         assert_false(page_protect(&env.pg, &env.pte[1], no_access));
         for (unsigned i = 0; i < 10; i++) {
                 clock_pass(&env.pg, env.nframes, cnt);
@@ -501,7 +504,9 @@ int main(void)
                 T(test_frame_outside), T(test_discard_held), T(test_discard_claimed),
                 T(test_protect_not_resident), T(test_protect_present), T(test_protect_held),
                 T(test_protect_arena), T(test_protect_dirty), T(test_protect_waits),
-                T(test_move), T(test_move_waits_for_busy), T(test_cool), T(test_second_chance),
+                T(test_move), T(test_move_waits_for_busy), T(test_drop), T(test_drop_pinned),
+                T(test_change_of_cold_pages), T(test_cool), T(test_second_chance),
+                T(test_flush_for_a_quarter), T(test_flush_for_what_is_needed),
                 T(test_evict_untouched), T(test_evict_clean_copy), T(test_evict_dirty),
                 T(test_evict_software_dirty), T(test_used_by_calls), T(test_evict_held),
                 T(test_evict_prefetched), T(test_evict_high), T(test_evict_all_high),

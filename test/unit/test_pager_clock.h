@@ -25,6 +25,72 @@ static void test_second_chance(void **state)
         assert_int_equal(cnt[CNT_SCANNED], 3 * FRAMES);
 }
 
+/* One begins for a quarter of the cache, however small the passes are; what others begin counts
+ * too. */
+static void test_flush_for_a_quarter(void **state)
+{
+        const uint32_t nframes = 16;
+
+        (void)state;
+        env_teardown();
+        begin(nframes, SLOTS, 10);
+        for (unsigned v = 0; v < PAGES; v++)
+                make_present(v, rw, PTE_A, 1);
+        for (unsigned i = 1; i <= PAGES; i++) {
+                assert_int_equal(clock_pass(&env.pg, 1, cnt).cleared, 1);
+                assert_int_equal(env.flush_epoch, 10 + i / 4);
+        }
+        assert_int_equal(cnt[CNT_BEGUN_HAND], 2);
+        /* pages that a stream passes */
+        for (unsigned v = 0; v < PAGES; v++) {
+                env.pte[v] |= PTE_A;
+                page_pass(&env.pg, &env.pte[v]);
+                if (v == 1)
+                        env_flush_begin();
+                if (v == 1)
+                        clock_pass(&env.pg, 0, cnt);    /* sees that one has begun */
+        }
+        uint64_t epoch = env.flush_epoch;
+        clock_pass(&env.pg, 0, cnt);
+        assert_int_equal(env.flush_epoch, epoch + 1);
+        assert_int_equal(cnt[CNT_BEGUN_PASSED], 1);
+        flushed();
+        assert_int_equal(clock_pass(&env.pg, 0, cnt).freed, PAGES);
+}
+
+/* A cold page that is met again begins its flush, unless other pages are freed or will be. */
+static void test_flush_for_what_is_needed(void **state)
+{
+        (void)state;
+        make_present(0, rw, PTE_A, 1);
+        clock_pass(&env.pg, FRAMES, cnt);
+        assert_int_equal(env.flush_epoch, 10);
+        make_present(1, rw, 0, 1);
+        struct clock_result r = clock_pass(&env.pg, FRAMES, cnt);
+        assert_int_equal(r.freed, 1);
+        assert_int_equal(r.unbegun, 1);
+        assert_int_equal(env.flush_epoch, 10);
+        env.pg.writing = 1;
+        clock_pass(&env.pg, FRAMES, cnt);
+        assert_int_equal(env.flush_epoch, 10);
+        env.pg.writing = 0;
+        clock_pass(&env.pg, FRAMES, cnt);
+        assert_int_equal(env.flush_epoch, 11);
+        r = clock_pass(&env.pg, FRAMES, cnt);           /* begun once */
+        assert_int_equal(r.unflushed, 1);
+        assert_int_equal(r.unbegun, 0);
+        assert_int_equal(env.flush_epoch, 11);
+        flushed();
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 1);
+        /* likewise a page that a stream has passed */
+        make_present(2, rw, PTE_A, 1);
+        page_pass(&env.pg, &env.pte[2]);
+        clock_pass(&env.pg, 0, cnt);
+        assert_int_equal(env.flush_epoch, 12);
+        flushed();
+        assert_int_equal(clock_pass(&env.pg, 0, cnt).freed, 1);
+}
+
 /* Never written: back to its origin, no slot, no transfer, its charge undone. */
 static void test_evict_untouched(void **state)
 {
@@ -93,7 +159,7 @@ static void test_used_by_calls(void **state)
         make_remote(0, rw, 1);
         frame_t f = fetch(0);
         clock_pass(&env.pg, FRAMES, cnt);
-        flushed();
+        flush();
         for (unsigned i = 0; i < 3; i++) {
                 uint64_t epoch = env.flush_epoch;
                 frame_pin(env.frames, ENV_PFN0, &env.pte[0], false);
@@ -115,7 +181,7 @@ static void test_used_by_calls(void **state)
         struct clock_result r = clock_pass(&env.pg, FRAMES, cnt);
         assert_int_equal(r.used, 1);
         assert_int_equal(r.cleared, 1);
-        flushed();
+        flush();
         frame_pin(env.frames, ENV_PFN0, &env.pte[0], false);
         frame_unpin(&env.frames[f], false);
         page_cool(&env.pg, &env.pte[0]);
@@ -133,8 +199,7 @@ static void test_evict_held(void **state)
         assert_int_equal(r.freed, 0);
         /* a TLB may still write there: the caller's flush has to come first */
         assert_int_equal(r.unflushed, 2);
-        env_flush_begin();
-        flushed();
+        flush();
         assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 2);
         assert_int_equal(kind(0), PTE_REMOTE);
         assert_int_equal(env.pte[0] & PTE_PROT, no_access);
@@ -176,7 +241,7 @@ static void test_evict_high(void **state)
         assert_int_equal(kind(0), PTE_PRESENT);
         env.pte[0] |= PTE_A;
         assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).cleared, 1);
-        flushed();
+        flush();
         for (int i = 0; i < 2; i++) {
                 assert_false(clock_take_clean(&env.pg, f));
                 struct clock_result r = clock_pass(&env.pg, FRAMES, cnt);
@@ -704,8 +769,7 @@ static void test_epoch_wrap(void **state)
                         if (later == 0)
                                 assert_true(env.frames[f].word & FRAME_RESIDENT);
                         if (freed < 2) {
-                                env_flush_begin();
-                                flushed();
+                                flush();
                                 freed += clock_pass(&env.pg, FRAMES, cnt).freed;
                         }
                         assert_int_equal(freed, 2);

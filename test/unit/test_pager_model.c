@@ -51,11 +51,23 @@ static void mm_take(void)
 
 static void mm_drop(void) { mm_lock.held = false; }
 
-static void flush_all(void)
+/* The last flush of a range operation; guarded by mm_lock. */
+static uint64_t last_flush;
+
+/* Under mm_lock: begins a flush if one is needed; the operation waits for the last in any case. */
+static uint64_t flush_begin(bool needed)
 {
-        uint64_t e = env_flush_begin();
-        while (!env_flush_done(e))
+        if (needed)
+                last_flush = env_flush_begin();
+        return last_flush;
+}
+
+static void flush_wait(uint64_t epoch)
+{
+        while (!env_flush_done(epoch)) {
+                env_flush_look();
                 point();
+        }
 }
 
 /* A fault that saw a page's old VMA has installed the page when this returns, or never will. */
@@ -202,13 +214,11 @@ static void read_parts(struct cpu *c, unsigned v)
 /* Of a working set, so that several actors meet at it. */
 static unsigned hot_page(void) { return rnd(chance(64) ? env.npages : 3); }
 
-/* Behind a stream; nothing is published.  The flush is often another's. */
+/* Behind a stream; nothing is published. */
 static void pass_some(void)
 {
         for (unsigned k = 1 + rnd(8); k > 0; k--)
                 m.seen[SEEN_PASSED] += page_pass(&env.pg, &env.pte[hot_page()]);
-        if (chance(8))
-                env_flush_begin();
 }
 
 /* kern's page fault.  0: try again; -EFAULT: the program may not do that. */
@@ -310,8 +320,6 @@ static void cleaner_actor(void *arg)
                 struct clock_result r = clock_pass(&env.pg, 1 + rnd(env.nframes), c->cnt);
                 m.seen[SEEN_CLEARED] += r.cleared;
                 m.seen[SEEN_UNFLUSHED] += r.unflushed;
-                if (r.unflushed && chance(4))
-                        env_flush_begin();
                 point();
         }
 }
@@ -367,16 +375,24 @@ static void io_actor(void *arg)
 
 /* --- mm: each operation on one page; the caller holds mm_lock --- */
 
-static void mm_begin(unsigned v) { m.gen[v]++; }
-static void mm_end(unsigned v) { m.gen[v]++; }
+static void mm_begin(unsigned v)
+{
+        if (m.operations[v]++ == 0)
+                m.gen[v]++;
+}
 
-/* munmap, or MADV_DONTNEED if stay. */
+static void mm_end(unsigned v)
+{
+        if (--m.operations[v] == 0) {
+                m.gen[v]++;
+                m.alt[v] = 0;
+        }
+}
+
+/* munmap; or, if stay, MADV_DONTNEED, which drops mm_lock before the flush. */
 static void mm_drop_pages(struct cpu *c, unsigned v, unsigned n, bool stay)
 {
-        frame_t frame[4];
-        unsigned nframes = 0;
-        bool flush = false;
-        pte_t old;
+        struct dropped dropped = DROPPED_NONE;
 
         for (unsigned i = v; i < v + n; i++) {
                 mm_begin(i);
@@ -388,23 +404,22 @@ static void mm_drop_pages(struct cpu *c, unsigned v, unsigned n, bool stay)
                 wait_faults(i);
         }
         for (unsigned i = v; i < v + n; i++) {
-                frame_t f = page_detach(&env.pg, &env.pte[i], &old);
+                pte_t old = page_drop(&env.pg, &c->list, &env.pte[i], &dropped);
                 env.charged -= (old & PTE_CHARGED) != 0;
-                flush |= old & PTE_P;
                 m.seen[SEEN_ABANDONED] += pte_kind(old) == PTE_BUSY;
-                if (f != FRAME_NONE)
-                        frame[nframes++] = f;
+                m.seen[SEEN_UNMAP_COLD] += (old & PTE_P) && !dropped.flush;
                 m.vma[i].mapped = stay;
         }
-        if (flush)
-                flush_all();
-        while (nframes > 0)
-                frame_discard(&env.pg, &c->list, frame[--nframes]);
-        for (unsigned i = v; i < v + n; i++) {
-                m.alt[i] = 0;
+        uint64_t epoch = flush_begin(dropped.flush);
+        if (stay)
+                mm_drop();
+        flush_wait(epoch);
+        dropped_free(&env.pg, &c->list, &dropped);
+        for (unsigned i = v; i < v + n; i++)
                 mm_end(i);
-        }
         m.seen[SEEN_UNMAP]++;
+        if (!stay)
+                mm_drop();
 }
 
 static void mm_protect(unsigned v, unsigned n, pte_t prot)
@@ -418,8 +433,9 @@ static void mm_protect(unsigned v, unsigned n, pte_t prot)
         }
         for (unsigned i = v; i < v + n; i++)
                 flush |= page_protect(&env.pg, &env.pte[i], prot);
-        if (flush)
-                flush_all();
+        uint64_t epoch = flush_begin(flush);
+        mm_drop();
+        flush_wait(epoch);
         for (unsigned i = v; i < v + n; i++)
                 mm_end(i);
         m.seen[SEEN_PROTECT]++;
@@ -438,8 +454,7 @@ static void mm_move(unsigned from, unsigned to)
                 sched_fail("page %u is not mapped and has an entry: %#lx", to,
                            (unsigned long)env.pte[to]);
         m.vma[to].obj = vma.obj;
-        if (page_move(&env.pg, &env.pte[from], &env.pte[to]))
-                flush_all();
+        flush_wait(flush_begin(page_move(&env.pg, &env.pte[from], &env.pte[to])));
         m.vma[from].obj = new_object();
         m.vma[to] = vma;
         mm_end(from);
@@ -455,6 +470,35 @@ static void set_priority(unsigned v)
         page_set_priority(&env.pte[v], some[rnd(3)], &seen);
 }
 
+/* mm_lock is held; the operation drops it. */
+static void mm_operation(struct cpu *c, unsigned v, unsigned n, unsigned w)
+{
+        if (m.vma[v].mapped && chance(6)) {
+                mm_drop_pages(c, v, n, chance(2));
+                return;
+        }
+        if (m.vma[v].mapped && chance(2)) {
+                mm_protect(v, n, random_prot());
+                return;
+        }
+        if (!m.vma[v].mapped) {
+                mm_begin(v);
+                m.vma[v].prot = random_prot();
+                m.vma[v].mapped = true;
+                mm_end(v);
+        } else if (chance(2) && !m.vma[w].mapped) {
+                mm_move(v, w);
+        } else if (chance(2)) {
+                page_cool(&env.pg, &env.pte[hot_page()]);
+                set_priority(v);
+        } else {
+                lock_page(v);
+        }
+        for (unsigned k = m.cooling ? rnd(16) : 0; k > 0; k--)
+                page_cool(&env.pg, &env.pte[hot_page()]);
+        mm_drop();
+}
+
 static void mm_actor(void *arg)
 {
         struct cpu *c = arg;
@@ -462,26 +506,7 @@ static void mm_actor(void *arg)
         while (!m.stop) {
                 unsigned v = rnd(env.npages - 3), n = 1 + rnd(3), w = rnd(env.npages);
                 mm_take();
-                if (!m.vma[v].mapped) {
-                        mm_begin(v);
-                        m.vma[v].prot = random_prot();
-                        m.vma[v].mapped = true;
-                        mm_end(v);
-                } else if (chance(6)) {
-                        mm_drop_pages(c, v, n, chance(2));
-                } else if (chance(2)) {
-                        mm_protect(v, n, random_prot());
-                } else if (chance(2) && !m.vma[w].mapped) {
-                        mm_move(v, w);
-                } else if (chance(2)) {
-                        page_cool(&env.pg, &env.pte[hot_page()]);
-                        set_priority(v);
-                } else {
-                        lock_page(v);
-                }
-                for (unsigned k = m.cooling ? rnd(16) : 0; k > 0; k--)
-                        page_cool(&env.pg, &env.pte[hot_page()]);
-                mm_drop();
+                mm_operation(c, v, n, w);
                 sched_delay(rnd(m.mm_pause));
         }
 }
@@ -501,6 +526,7 @@ static void episode_begin(uint64_t seed)
         sched_seed(seed);
         model_reset(3 + rnd(10), rnd(6) ? 4 + rnd(16) : 1, 6 + rnd(10), first_epochs[rnd(6)]);
         sched_reset(switch_in[rnd(5)], model_tick);
+        last_flush = 0;
         m.io_errors = chance(2) ? 0 : 2 + rnd(30);
         if (chance(2))
                 env.post = post_some;
@@ -545,6 +571,7 @@ static const char *episode_end(void)
                 if (f != FRAME_NONE)
                         frame_discard(&env.pg, lists[0], f);
         }
+        env_flush_begin();
         clock_pass(&env.pg, env.nframes, cnt);          /* orphans */
         for (unsigned i = 0; i < ROLES; i++)
                 frame_list_drain(&env.pg, lists[i]);

@@ -277,10 +277,8 @@ static void *cleaner_thread(void *arg)
 
         while (!stop_cleaner || env.pg.writing > 0) {
                 struct clock_result r = clock_pass(&env.pg, FRAMES / 2, c->cnt);
-                if (r.unflushed && !r.freed) {
-                        env_flush_begin();
+                if (r.unflushed && !r.freed)
                         sched_yield();
-                }
         }
         return NULL;
 }

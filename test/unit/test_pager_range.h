@@ -167,7 +167,7 @@ static void test_protect_present(void **state)
         pte_t rx = pte_prot(true, false, true);
 
         (void)state;
-        frame_t f = make_present(0, rw | PTE_CHARGED, 0, 1);
+        frame_t f = make_present(0, rw | PTE_CHARGED, PTE_A, 1);
         assert_true(page_protect(&env.pg, &env.pte[0], ro));
         assert_int_equal(env.pte[0], pte_make_present(ENV_PFN0 + f, ro | PTE_CHARGED, PTE_A));
         assert_false(page_protect(&env.pg, &env.pte[0], rw));   /* more rights need no flush */
@@ -248,18 +248,22 @@ static void test_move(void **state)
         assert_int_equal(env.pte[0], 0);
         assert_int_equal(env.pte[1], pte_make_remote(slot, ro | PTE_CHARGED));
 
-        frame_t f = make_present(2, rw, 0, 1);
+        frame_t f = make_present(2, rw, PTE_A, 1);
         env.pte[2] |= PTE_D;
         assert_true(page_move(&env.pg, &env.pte[2], &env.pte[3]));
         assert_int_equal(env.pte[2], 0);
         assert_int_equal(env.pte[3], pte_make_present(ENV_PFN0 + f, rw, PTE_A | PTE_D));
         assert_ptr_equal(env.frames[f].pte, &env.pte[3]);
 
+        /* until the flush is over that this asks for, a TLB may hold the page at its old place */
         page_protect(&env.pg, &env.pte[3], no_access);
-        assert_false(page_move(&env.pg, &env.pte[3], &env.pte[4]));
+        assert_true(page_move(&env.pg, &env.pte[3], &env.pte[4]));
         assert_int_equal(env.pte[4], pte_make_held(ENV_PFN0 + f, no_access));
         assert_ptr_equal(env.frames[f].pte, &env.pte[4]);
         assert_true(flags(4) & FRAME_DIRTY);
+
+        flush();
+        assert_false(page_move(&env.pg, &env.pte[4], &env.pte[3]));
 
         env.pte[5] = pte_make_arena(9, rw);
         assert_true(page_move(&env.pg, &env.pte[5], &env.pte[6]));
@@ -293,4 +297,104 @@ static void test_cool(void **state)
         assert_int_equal(env.pte[1], before);
         page_cool(&env.pg, &env.pte[2]);
         assert_int_equal(env.pte[2], 0);
+}
+
+/* What was dropped waits for a flush if a TLB may hold it, and only then. */
+static void test_drop(void **state)
+{
+        struct dropped d = DROPPED_NONE;
+
+        (void)state;
+        make_remote(0, rw | PTE_CHARGED, 1);
+        frame_t f = fetch(0);
+        uint64_t slot = env.frames[f].slot;
+        assert_int_equal(page_drop(&env.pg, &list, &env.pte[0], &d) & PTE_CHARGED, PTE_CHARGED);
+        env.charged--;
+        assert_true(d.flush);
+        assert_int_equal(d.n, 1);
+        assert_true(env.frames[f].word & FRAME_CLAIMED);
+        assert_int_equal(env.slot_used[slot], 0);
+        dropped_free(&env.pg, &list, &d);
+        assert_int_equal(env.frames[f].word, 0);
+        assert_false(d.flush);
+
+        make_present(0, rw, 0, 1);                      /* never used */
+        f = make_present(1, rw, PTE_A, 1);
+        page_cool(&env.pg, &env.pte[1]);
+        flush();                                        /* not used since */
+        page_drop(&env.pg, &list, &env.pte[0], &d);
+        page_drop(&env.pg, &list, &env.pte[1], &d);
+        env.pte[2] = pte_make_remote(env_slot_alloc(), rw);
+        page_drop(&env.pg, &list, &env.pte[2], &d);
+        assert_int_equal(d.n, 0);
+        assert_false(d.flush);
+        assert_int_equal(env.frames[f].word, 0);
+
+        for (unsigned begun = 0; begun < 2; begun++) {  /* its flush is not over */
+                make_present(0, rw, PTE_A, 1);
+                page_cool(&env.pg, &env.pte[0]);
+                if (begun)
+                        env_flush_begin();
+                page_drop(&env.pg, &list, &env.pte[0], &d);
+                assert_true(d.flush);
+                dropped_free(&env.pg, &list, &d);
+        }
+        env.pte[0] = pte_make_arena(3, rw);             /* it has no frame */
+        page_drop(&env.pg, &list, &env.pte[0], &d);
+        assert_true(d.flush);
+        assert_int_equal(d.n, 0);
+        dropped_free(&env.pg, &list, &d);
+
+        for (unsigned v = 0; v < FRAMES; v++)           /* as many as there are */
+                make_present(v, rw, PTE_A | PTE_D, v);
+        for (unsigned v = 0; v < FRAMES; v++)
+                page_drop(&env.pg, &list, &env.pte[v], &d);
+        assert_int_equal(d.n, FRAMES);
+        dropped_free(&env.pg, &list, &d);
+        assert_int_equal(env.pg.nfree + list.n, FRAMES);
+}
+
+/* A frame that is pinned goes to the hand, which waits for the pin and for the flush. */
+static void test_drop_pinned(void **state)
+{
+        struct dropped d = DROPPED_NONE;
+
+        (void)state;
+        for (unsigned flush_first = 0; flush_first < 2; flush_first++) {
+                frame_t f = make_present(0, rw, PTE_A, 1);
+                frame_pin(env.frames, ENV_PFN0, &env.pte[0], false);
+                page_drop(&env.pg, &list, &env.pte[0], &d);
+                assert_true(d.flush);
+                assert_int_equal(d.n, 0);
+                if (flush_first)
+                        flush();
+                else
+                        frame_unpin(&env.frames[f], false);
+                assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 0);
+                assert_true(env.frames[f].word & FRAME_ORPHAN);
+                if (flush_first)
+                        frame_unpin(&env.frames[f], false);
+                else
+                        flush();
+                assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 1);
+                dropped_free(&env.pg, &list, &d);
+        }
+}
+
+/* Rights that no TLB can have, and places that none can hold, ask for no flush. */
+static void test_change_of_cold_pages(void **state)
+{
+        (void)state;
+        make_present(0, rw, PTE_A, 1);
+        page_cool(&env.pg, &env.pte[0]);
+        flush();
+        assert_false(page_protect(&env.pg, &env.pte[0], no_access));
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 1);    /* nor does the hand wait */
+        make_present(0, rw, 0, 1);
+        assert_false(page_move(&env.pg, &env.pte[0], &env.pte[1]));
+        assert_true(page_move(&env.pg, &env.pte[1], &env.pte[0]));      /* A=1 there */
+        frame_t f = make_present(1, rw, 0, 1);
+        frame_pin(env.frames, ENV_PFN0, &env.pte[1], false);            /* who may just clear A */
+        assert_true(page_protect(&env.pg, &env.pte[1], ro));
+        frame_unpin(&env.frames[f], false);
 }

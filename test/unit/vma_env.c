@@ -94,17 +94,28 @@ __attribute__((destructor)) static void end(void)
 
 /* --- locks and waiting --- */
 
+/* The address of a page that a TLB may reach, or reach with more rights, though a call took them
+ * away.  0: there is none.  Has its flush begun? */
+static uint64_t unflushed;
+static bool flush_begun;
+
 void lock_take(struct lock *l)
 {
         CHECK(l == &mm_lock);
         pthread_mutex_lock(&mutex);
+        CHECK(!unflushed);              /* the call before is over */
         locked = true;
         nwaited = 0;
 }
 
 void lock_drop(struct lock *l)
 {
+        struct vma v;
         CHECK(l == &mm_lock && locked);
+        /* the address cannot be mapped again before the flush */
+        CHECK(!unflushed ||
+              (flush_begun && vma_read(unflushed, &v, &(struct vma_hidden){ 0 }) &&
+               v.start <= unflushed));
         locked = false;
         pthread_mutex_unlock(&mutex);
 }
@@ -203,6 +214,7 @@ static int64_t shm_attach(uint64_t shmid, uint64_t flags)
 static int64_t shared_unmap(uint64_t gpa, uint64_t len)
 {
         uint64_t first = gpa / PAGE_SIZE - 1;
+        CHECK(!unflushed);
         CHECK(gpa && !page_off(gpa) && len && !page_off(len));
         for (uint64_t i = 0; i < page_count(len); i++) {
                 CHECK(arena[first + i]);
@@ -295,23 +307,48 @@ static void check_gone(uint64_t start, uint64_t end)
         for (struct env_page *p = env_page; p < env_page + ENV_PAGES; p++)                      \
                 if (ENV_ADDR(p - env_page) >= (start) && ENV_ADDR(p - env_page) < (end))
 
-uint64_t pt_zap(uint64_t start, uint64_t end)
+static void will_flush(const struct env_page *p, struct pt_gone *gone)
+{
+        unflushed = ENV_ADDR(p - env_page);
+        flush_begun = false;
+        gone->pages.flush = true;
+}
+
+void pt_gone_flush(struct pt_gone *gone)
+{
+        CHECK(locked);
+        flush_begun = gone->pages.flush;
+}
+
+void pt_gone_end(struct pt_gone *gone)
+{
+        CHECK(locked || !gone->pages.flush || flush_begun);
+        if (gone->pages.flush)
+                unflushed = 0;
+        *gone = PT_GONE_NONE;
+}
+
+uint64_t pt_zap(uint64_t start, uint64_t end, struct pt_gone *gone)
 {
         uint64_t charged = 0;
         check_gone(start, end);
         for_each_page(p, start, end) {
+                if (p->there)
+                        will_flush(p, gone);
                 charged += p->charged;
                 *p = (struct env_page){ 0 };
         }
         return charged;
 }
 
-void pt_protect(uint64_t start, uint64_t end, pte_t prot)
+void pt_protect(uint64_t start, uint64_t end, pte_t prot, struct pt_gone *gone)
 {
         check_gone(start, end);
         for_each_page(p, start, end)
-                if (p->there)
+                if (p->there) {
                         p->prot = prot;
+                        will_flush(p, gone);
+                }
 }
 
 int pt_move(uint64_t from, uint64_t to, uint64_t len)
