@@ -4,6 +4,7 @@
 #ifndef VMRUN_ABI_CONTROL_H
 #define VMRUN_ABI_CONTROL_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include "abi_slab.h"
 #include "layout.h"
@@ -19,7 +20,9 @@ struct time_page {
         int64_t  realtime, monotonic, boottime, tai, monotonic_raw;     /* ns at tsc0 */
 };
 
-/* Shared by all vCPUs and the host. */
+/* Shared by all vCPUs and the host.  By writer: what each fault reads is on lines that are written
+ * at the start or seldom; of the words that are often written, each group that is written together
+ * has a line of its own. */
 struct control {
         uint64_t canary0;
         uint32_t abi_version;
@@ -33,6 +36,8 @@ struct control {
         /* All threads, vmrun's own too, run on one CPU: a hint, which the host may change while the
          * program runs. */
         _Atomic uint32_t one_cpu;
+        _Atomic uint32_t nvcpus;        /* vCPU blocks in use: [0, nvcpus) */
+        _Atomic uint32_t stopping;      /* the host wants all threads to stop (runtime/vm/stop.c) */
         uint32_t xsave;                 /* the CPU has XSAVE, and XCR0 is set */
         /* How the pager looks ahead (kern/pager/lookahead.h), which the host may change while the
          * program runs; hints. */
@@ -53,8 +58,6 @@ struct control {
         uint64_t frames_off;            /* offset of frame 0 in the window; a multiple of 2 MiB */
         uint64_t extra_off, extra_end;  /* offsets of room behind the frames (recorded.h) */
         uint64_t frame_table;           /* address of struct frame[nframes] */
-        /* Offsets in the window: the unused pages of the pool, and the end of its backed part. */
-        uint64_t pool_next, pool_end;
         uint64_t pool_max;              /* offset up to which the pool may grow */
         uint64_t profile;               /* address of a struct profile (fault_profile.h); 0: none */
         /* Capacity of the far tiers, in pages: grows when a node is added.  Orders nothing. */
@@ -68,9 +71,10 @@ struct control {
         uint64_t mmap_min;              /* vm.mmap_min_addr */
 
         uint64_t canary1;
-        _Atomic uint32_t nvcpus;        /* vCPU blocks in use: [0, nvcpus) */
-        /* futex: incremented when frames become free and a vCPU waits for them */
-        _Atomic uint32_t frames_seq;
+
+        /* Frames: written by vCPUs that wait for one, and by the cleaner.
+         * frames_seq: futex: incremented when frames become free and a vCPU waits for them. */
+        _Alignas(CACHE_LINE) _Atomic uint32_t frames_seq;
         _Atomic uint32_t frames_waiters;
         /* vCPUs that sleep until the cleaner has freed frames, but could go on without.  The
          * cleaner wakes them when it wakes waiters, and does not count them when it decides on
@@ -80,7 +84,10 @@ struct control {
          * full, or all pinned; 0 once it has freed a frame again.  kern/paging/cleaner.c has the
          * table. */
         _Atomic uint32_t starved;
-        _Atomic uint32_t service_seq;   /* futex of the sleeping service vCPU */
+
+        /* The service vCPU: written when it falls asleep, is woken or quiesced.
+         * service_seq: its futex. */
+        _Alignas(CACHE_LINE) _Atomic uint32_t service_seq;
         _Atomic uint32_t service_asleep;
         /* Set by the host to quiesce the service vCPU, with no write under way, until it is
          * cleared. */
@@ -88,20 +95,26 @@ struct control {
         /* futex: the service vCPU is quiesced.  Stored by kern with release, for the vCPU that then
          * has the pager to itself. */
         _Atomic uint32_t service_held;
-        /* The I/O thread sleeps: the vCPU that clears this rings DOORBELL_PORT. */
-        _Atomic uint32_t io_asleep;
-        /* The host wants all threads to stop (runtime/vm/stop.c). */
-        _Atomic uint32_t stopping;
+
+        /* The I/O thread, which writes wait_ticks whenever a node answers.
+         * io_asleep: it sleeps: the vCPU that clears this rings DOORBELL_PORT. */
+        _Alignas(CACHE_LINE) _Atomic uint32_t io_asleep;
         /* TSC ticks for which a vCPU polls a BUSY entry before it sleeps (runtime/far/io.c). */
         _Atomic uint64_t wait_ticks;
+
         /* TSC ticks that copies from and to timed tiers took, for the statistics.  By kern. */
-        _Atomic uint64_t wire_copied;
+        _Alignas(CACHE_LINE) _Atomic uint64_t wire_copied;
+
+        /* Offsets in the window: the unused pages of the pool, and the end of its backed part. */
+        _Alignas(CACHE_LINE) uint64_t pool_next;
+        uint64_t pool_end;
         uint64_t canary2;
+
         /* Last flush asked for (kern/base/flush.c). */
-        _Atomic uint64_t flush_epoch __attribute__((aligned(64)));
+        _Alignas(CACHE_LINE) _Atomic uint64_t flush_epoch;
         uint64_t canary3;
 
-        struct time_page time __attribute__((aligned(64)));
+        _Alignas(CACHE_LINE) struct time_page time;
         uint64_t tsc_khz;
         int64_t tsc_offset;             /* guest's TSC - host's, if time.valid; for the host */
         uint32_t nslabs;
@@ -139,6 +152,9 @@ static inline uint64_t bounce_pages(uint64_t nframes)
 
 #define CONTROL ((struct control *)(WINDOW + CONTROL_OFF))
 
+_Static_assert(CONTROL_OFF % CACHE_LINE == 0 &&
+                       offsetof(struct control, frames_seq) % CACHE_LINE == 0,
+               "what is often written shares no line with what each fault reads");
 _Static_assert(CONTROL_OFF + sizeof(struct control) <= VCPUS_OFF, "struct control fits its room");
 
 #endif

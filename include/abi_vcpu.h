@@ -5,6 +5,7 @@
 #ifndef VMRUN_ABI_VCPU_H
 #define VMRUN_ABI_VCPU_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include "abi_exits.h"
 #include "layout.h"
@@ -34,9 +35,21 @@ enum vcpu_mode {
 
 enum vcpu_role { ROLE_PROGRAM = 0, ROLE_SERVICE = 1 };
 
-/* Frames moved between a vCPU's list and the global one at a time. */
+/* Frames that move between a vCPU's stock and the lists of free ones at a time, at most. */
 #define FRAME_BATCH 32
-struct frame_list { uint32_t n; uint32_t f[2 * FRAME_BATCH - 1]; };
+/* A vCPU's stock of free frames. */
+struct frame_list {
+        uint32_t n;
+        uint32_t list;                  /* the next refill begins with this list */
+        uint32_t low;                   /* the last refill left less than the low mark */
+        uint32_t f[2 * FRAME_BATCH - 1];
+};
+
+/* An evictor's piece of the frames (kern/pager/clock.c). */
+struct sweeper {
+        uint32_t at, end;               /* [at, end): what it has not looked at yet */
+        uint32_t cleared;               /* A bits that it has cleared, and told nobody of */
+};
 
 /*
  * A program that runs at kern's own privilege level may write into kern by accident.  Memory that
@@ -69,18 +82,16 @@ struct vcpu_fixed {
 /* First page of a vCPU block. */
 struct vcpu {
         uint64_t canary0;
-        uint64_t line_pad0[7];
 
-        /* Written by kern, read by kickers; a line of its own. */
-        _Atomic uint32_t mode;          /* enum vcpu_mode */
+        /* Written by kern in each fault, read by kickers; a line of its own. */
+        _Alignas(CACHE_LINE) _Atomic uint32_t mode;     /* enum vcpu_mode */
         _Atomic uint32_t event;         /* EVENT_* set by kickers, cleared by kern */
         /* Flush epoch up to which this vCPU's TLB is clean (kern/base/flush.c). */
         _Atomic uint64_t flushed;
         /* Page address + 1 of a fault in progress, 0: none (kern/paging/fault.c). */
         _Atomic uint64_t faulting;
-        uint64_t line_pad[5];
 
-        uint64_t cr2;                   /* stored by the exception stubs */
+        _Alignas(CACHE_LINE) uint64_t cr2;      /* stored by the exception stubs */
         uint64_t entry_tsc;             /* when the fault being handled began */
         /* guide_run: odd while a guide of the program (struct guide) runs on this vCPU; written by
          * kern.  guide_late: the guide_run of a guide that has taken too long; written by the host
@@ -97,9 +108,9 @@ struct vcpu {
         struct regs     regs __attribute__((aligned(16)));
         uint64_t canary3;
 
-        /* This vCPU's own reserve of free frames; only kern on this vCPU touches it. */
+        /* Only kern on this vCPU touches it. */
         struct frame_list frames;
-        uint32_t reclaim_hand;          /* where its direct reclaim looks next */
+        struct sweeper sweeper;         /* of its direct reclaim */
         /* Writes of the bulk ring before this index are over and were reported
          * (kern/far/rings.c). */
         uint32_t writes_seen;
@@ -129,6 +140,9 @@ static inline struct vcpu_fixed *vcpu_fixed(struct vcpu *v)
 }
 static inline void *vcpu_xfer(struct vcpu *v) { return (char *)v + VCPU_XFER_OFF; }
 
+_Static_assert(offsetof(struct vcpu, mode) / CACHE_LINE ==
+                       offsetof(struct vcpu, faulting) / CACHE_LINE,
+               "who looks at all vCPUs reads one line of each");
 _Static_assert(sizeof(struct vcpu) <= 0x1000, "struct vcpu fits its page");
 _Static_assert(VCPU_FIXED_OFF % PAGE_SIZE + sizeof(struct vcpu_fixed) <= PAGE_SIZE,
                "struct vcpu_fixed fits its page");

@@ -31,6 +31,7 @@
 
 #define PAGE_SHIFT      12
 #define PAGE_SIZE       4096
+#define CACHE_LINE      64
 
 #define WINDOW          0x680000000000
 #define WINDOW_END      0x6a0000000000

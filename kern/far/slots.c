@@ -32,6 +32,16 @@ static uint64_t busy_until;
 #define BUSY_MS 1
 static bool mapped;                     /* the first unit of TREE_WINDOW */
 
+/* A search by env_slot_take() was in vain, and since then no slab was added and this process has
+ * freed no slot: a hint, relaxed, that saves a look at all chunks. */
+static _Atomic bool in_vain;
+
+static void may_find(void)
+{
+        if (atomic_load_explicit(&in_vain, memory_order_relaxed))
+                atomic_store_explicit(&in_vain, false, memory_order_relaxed);
+}
+
 /* Shared slots to release, which the host does for a batch at a time.  The lock guards n and
  * slot. */
 #define RELEASE_BATCH 64
@@ -61,6 +71,10 @@ uint64_t slots_in_use(void)
         return slotmap_held(&slots);
 }
 
+static const struct slab *slab_of(uint64_t slot) { return &control.slabs[slot >> SLAB_SHIFT]; }
+
+bool env_slot_posted(uint64_t slot) { return slab_of(slot)->kind != SLAB_MEMORY; }
+
 /* Makes slab i, which the host has leased, usable.  False: the pool has no page table left; the
  * next lease() begins again with this slab. */
 static bool add_slab(uint32_t i)
@@ -84,6 +98,7 @@ static bool add_slab(uint32_t i)
                 timed_add(s);
         capacity += s->pages;
         slots.nslabs = i + 1;
+        may_find();
         return true;
 }
 
@@ -134,6 +149,22 @@ void slots_lease_ahead(void)
                 lease();
 }
 
+/* Guards the search for a slot: the cursor and what is set aside (far/slotmap.h).  Held for one
+ * search, never over an exit but that of env_relax(). */
+static _Atomic uint32_t searching;
+
+static uint64_t search(bool steal)
+{
+        unsigned spins = 0;
+
+        /* Acquire: sees the cursor as the last holder left it. */
+        while (atomic_exchange_explicit(&searching, 1, memory_order_acquire))
+                env_relax(spins++);
+        uint64_t slot = slotmap_take(&slots, steal);
+        atomic_store_explicit(&searching, 0, memory_order_release);
+        return slot;
+}
+
 uint64_t env_slot_alloc(void)
 {
         uint64_t slot;
@@ -141,9 +172,25 @@ uint64_t env_slot_alloc(void)
         /* Saves a search that can only fail. */
         if (used_up() && slotmap_held(&slots) == capacity)
                 return SLOT_NONE;
-        while ((slot = slotmap_take(&slots, false)) == SLOT_NONE)
+        while ((slot = search(false)) == SLOT_NONE)
                 if (is_busy() || !lease())
-                        return slotmap_take(&slots, true);
+                        return search(true);
+        return slot;
+}
+
+uint64_t env_slot_take(void)
+{
+        /* Acquire: add_slab() has made the maps. */
+        if (atomic_load_explicit(&in_vain, memory_order_relaxed) ||
+            atomic_load_explicit(&slots.nslabs, memory_order_acquire) == 0)
+                return SLOT_NONE;
+        uint64_t slot = search(false);
+        if (slot != SLOT_NONE && env_slot_posted(slot)) {
+                slotmap_put(&slots, slot);
+                slot = SLOT_NONE;
+        }
+        if (slot == SLOT_NONE)
+                atomic_store_explicit(&in_vain, true, memory_order_relaxed);
         return slot;
 }
 
@@ -151,17 +198,16 @@ void env_slot_free(uint64_t slot)
 {
         if (!slotmap_put(&slots, slot))
                 release(slot);
+        may_find();
 }
 
 bool env_slot_writable(uint64_t slot) { return slotmap_writable(&slots, slot); }
 
-static const struct slab *slab_of(uint64_t slot) { return &control.slabs[slot >> SLAB_SHIFT]; }
 static void *slot_va(const struct slab *s, uint64_t slot)
 {
         return (void *)(s->va + (slot & (SLAB_PAGES - 1)) * PAGE_SIZE);
 }
 
-bool slot_is_posted(uint64_t slot) { return slab_of(slot)->kind != SLAB_MEMORY; }
 uint32_t slots_ahead(void) { return ring_prefetches() + timed_ahead(); }
 
 /* A function of its own, so that a fault that copies the page itself saves no registers for this

@@ -38,8 +38,6 @@ int slot_part_take(const struct slot_part *p, void *to);
 /* A page of this vCPU's own, beyond the cache; NULL: there are more vCPUs than such pages. */
 void *slot_bounce(void);
 
-/* Does the slot's page come some time after it was asked for (ENV_POSTED)? */
-bool slot_is_posted(uint64_t slot);
 /* Pages that this vCPU has asked for ahead and that are under way. */
 uint32_t slots_ahead(void);
 /* A vCPU now waits for the page that a prefetch brings into this frame. */

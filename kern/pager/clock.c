@@ -56,26 +56,39 @@ static uint64_t slot_take_back(struct pager *pg)
         return SLOT_NONE;
 }
 
-/* Makes a claimed page clean.  No CPU writes to it now: it is cold, or no program thread runs.  The
- * content goes to the page's slot or to a new one; with take_back, if need be to the slot of
- * another page.  p: the entry.  0: done; ENV_POSTED: under way; else it failed. */
-static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, bool take_back,
-                      uint64_t *cnt)
+/* Gives a claimed page a slot that this process may write to: its own, or a new one; with
+ * take_back, if need be that of another page. */
+static bool get_slot(struct pager *pg, struct frame *f, bool take_back)
+{
+        uint64_t old = f->slot;
+
+        if (old != SLOT_NONE && env_slot_writable(old))
+                return true;
+        uint64_t slot = env_slot_alloc();
+        if (slot == SLOT_NONE && take_back)
+                slot = slot_take_back(pg);
+        if (slot == SLOT_NONE)
+                return false;
+        f->slot = slot;
+        if (old != SLOT_NONE)           /* now only other processes hold it */
+                env_slot_free(old);
+        return true;
+}
+
+/* The same for a vCPU that reclaims: without an exit, and only where its write is no ENV_POSTED. */
+static bool get_slot_directly(struct frame *f)
+{
+        if (f->slot == SLOT_NONE)
+                f->slot = env_slot_take();
+        return f->slot != SLOT_NONE && env_slot_writable(f->slot) && !env_slot_posted(f->slot);
+}
+
+/* Makes a claimed page clean, which has a slot of its own.  No CPU writes to it now: it is cold, or
+ * no program thread runs.  p: the entry.  0: done; ENV_POSTED: under way; else it failed. */
+static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, uint64_t *cnt)
 {
         struct frame *f = &pg->frames[n];
 
-        if (f->slot == SLOT_NONE || !env_slot_writable(f->slot)) {
-                uint64_t old = f->slot, slot = env_slot_alloc();
-                if (slot == SLOT_NONE && take_back)
-                        slot = slot_take_back(pg);
-                if (slot == SLOT_NONE) {
-                        pg->unwritable++;
-                        return -ENOSPC;
-                }
-                f->slot = slot;
-                if (old != SLOT_NONE)   /* now only other processes hold it */
-                        env_slot_free(old);
-        }
         if ((p & PTE_D) && !atomic_compare_exchange_strong(pte, &p, p & ~PTE_D)) {
                 atomic_fetch_or(&f->word, FRAME_DIRTY); /* the new slot holds nothing yet */
                 return -EAGAIN;
@@ -84,7 +97,6 @@ static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, boo
         atomic_fetch_and(&f->word, ~FRAME_DIRTY);
         int err = env_slot_write(f->slot, n);
         if (err < 0) {
-                pg->unwritable++;
                 atomic_fetch_or(&f->word, FRAME_DIRTY);
                 return err;
         }
@@ -164,7 +176,7 @@ static void second_chance(struct pager *pg, frame_t n, uint64_t w, struct clock_
                        atomic_compare_exchange_strong(pte, &p, p & ~(PTE_A | PTE_PREF | PTE_FRESH));
         if (cleared)
                 frame_stamp(f);
-        f->spared = 0;
+        frame_set_spared(f, 0);
         if (pte && (seen & PTE_LOW))
                 frame_passed(pg, n);
         r->cleared += cleared;
@@ -183,7 +195,7 @@ static bool take_off(struct pager *pg, frame_t n)
         pte_slot_t *pte = entry_of(pg, n, &p);
         uint64_t w = atomic_load(&f->word);
 
-        if (pte && is_cold(p, w) && !(p & PTE_D) && f->spared >= visits(p) &&
+        if (pte && is_cold(p, w) && !(p & PTE_D) && frame_spared(f) >= visits(p) &&
             !(w & (FRAME_DIRTY | FRAME_LOCKED)) && frame_flushed(w) && unmap_clean(f, pte, p))
                 return true;
         frame_drop_claim(f);
@@ -196,14 +208,50 @@ static bool spare(struct frame *f, pte_t p, uint64_t w)
 {
         if (!frame_claim(f, w))
                 return true;
-        bool left = f->spared < visits(p);
-        f->spared += left;
+        uint32_t spared = frame_spared(f);
+        bool left = spared < visits(p);
+        frame_set_spared(f, spared + left);
         frame_drop_claim(f);
         return left;
 }
 
-/* Second visit: cold since a completed flush.  True if the frame was freed. */
-static inline __attribute__((always_inline)) bool evict(struct pager *pg, frame_t n, uint64_t *cnt)
+/* Frees a claimed frame that no entry names: to the list of the vCPU that reclaims; NULL: for
+ * all. */
+static void give(struct pager *pg, struct frame_list *l, frame_t n)
+{
+        if (l)
+                frame_free(pg, l, n);
+        else
+                frame_collect(pg, n);
+}
+
+/* Writes a claimed page that is cold and dirty.  True: it is clean. */
+static bool clean(struct pager *pg, struct frame_list *l, frame_t n, pte_slot_t *pte, pte_t p,
+                  uint64_t *cnt)
+{
+        struct frame *f = &pg->frames[n];
+        bool slot = l ? get_slot_directly(f) : get_slot(pg, f, true);
+        int err = slot ? write_back(pg, n, pte, p, cnt) : -ENOSPC;
+
+        if (err == ENV_POSTED) {
+                write_posted(pg, n);
+                return false;           /* claimed until reap_writes() */
+        }
+        if (err < 0)
+                frame_drop_claim(f);
+        if (l && !slot) {               /* the cleaner can; its flush is over */
+                frame_passed(pg, n);
+                atomic_fetch_add_explicit(&pg->passed_covered, 1, memory_order_relaxed);
+        } else if (err < 0 && err != -EAGAIN && !l) {
+                pg->unwritable++;
+        }
+        return !err;
+}
+
+/* Second visit: cold since a completed flush.  True if the frame was freed, to l as give() does.
+ * With l nothing is posted. */
+static inline __attribute__((always_inline)) bool evict(struct pager *pg, struct frame_list *l,
+                                                        frame_t n, uint64_t *cnt)
 {
         struct frame *f = &pg->frames[n];
         enum vcpu_counter counter = CNT_EVICTED_CLEAN;
@@ -215,22 +263,15 @@ static inline __attribute__((always_inline)) bool evict(struct pager *pg, frame_
         uint64_t w = atomic_load(&f->word);
         if (pte && is_cold(p, w) &&
             ((p & PTE_D) || (w & FRAME_DIRTY)) && !(w & FRAME_LOCKED) && frame_flushed(w)) {
-                int err = write_back(pg, n, pte, p, true, cnt);
-                if (err == ENV_POSTED) {
-                        write_posted(pg, n);
-                        return false;   /* claimed until reap_writes() */
-                }
-                if (err < 0) {
-                        frame_drop_claim(f);
+                if (!clean(pg, l, n, pte, p, cnt))
                         return false;
-                }
                 counter = CNT_EVICTED_DIRTY;
         }
         if (!take_off(pg, n))
                 return false;
         cnt[counter]++;
         cnt[CNT_PREFETCH_WASTED] += pte && (p & PTE_PREF);
-        frame_free_global(pg, n);
+        give(pg, l, n);
         return true;
 }
 
@@ -249,7 +290,7 @@ static uint32_t reap_writes(struct pager *pg, uint64_t *cnt)
                 }
                 if (write_over(pg, n) && take_off(pg, n)) {
                         cnt[CNT_EVICTED_DIRTY]++;
-                        frame_free_global(pg, n);
+                        frame_collect(pg, n);
                         freed++;
                 }
         }
@@ -269,13 +310,14 @@ static bool is_unflushed(uint64_t w, struct clock_result *r)
 }
 
 /* Frees an unmapped frame that is no longer held, and that no TLB reaches. */
-static bool reap_orphan(struct pager *pg, frame_t n, uint64_t w, struct clock_result *r)
+static bool reap_orphan(struct pager *pg, struct frame_list *l, frame_t n, uint64_t w,
+                        struct clock_result *r)
 {
         struct frame *f = &pg->frames[n];
         if (frame_word_held(w) || is_unflushed(w, r) ||
             !atomic_compare_exchange_strong(&f->word, &w, w | FRAME_CLAIMED))
                 return false;
-        frame_free_global(pg, n);
+        give(pg, l, n);
         return true;
 }
 
@@ -300,29 +342,90 @@ static __attribute__((noinline)) void evict_passed(struct pager *pg, struct cloc
                 uint64_t w = atomic_load(&pg->frames[n].word);
                 if ((w & FRAME_RESIDENT) && is_unflushed(w, r))
                         break;
-                r->freed += evict(pg, n, cnt);
+                r->freed += evict(pg, NULL, n, cnt);
         }
 }
 
 /* Begins a flush if one is due.  A flush makes each vCPU reload its TLB, and a frame that the hand
  * clears is met again only a turn later: so one begins for a quarter of the cache, or because cold
  * frames that are needed wait for it. */
-static void flush_if_due(struct pager *pg, const struct clock_result *r, uint64_t *cnt)
+static void flush_if_due(struct pager *pg, const struct clock_result *r, bool needed, uint64_t *cnt)
 {
         uint64_t next = env_flush_next();
         uint32_t tail = atomic_load_explicit(&pg->passed_tail, memory_order_relaxed);
 
-        if (pg->next_flush != next) {   /* one has begun, which covers what was cleared before */
-                pg->next_flush = next;
-                pg->cleared = 0;
-                pg->passed_covered = tail;
+        /* One has begun, which covers what was cleared before. */
+        if (atomic_load_explicit(&pg->next_flush, memory_order_relaxed) != next) {
+                atomic_store_explicit(&pg->next_flush, next, memory_order_relaxed);
+                atomic_store_explicit(&pg->cleared, 0, memory_order_relaxed);
+                atomic_store_explicit(&pg->passed_covered, tail, memory_order_relaxed);
         }
-        pg->cleared += r->cleared;
-        uint32_t passed = tail - pg->passed_covered;
-        bool needed = r->unbegun && !r->freed && !pg->writing;
-        if (needed || pg->cleared + passed >= pg->nframes / 4) {
+        uint32_t cleared = r->cleared;
+        if (cleared)
+                cleared += atomic_fetch_add_explicit(&pg->cleared, cleared, memory_order_relaxed);
+        else
+                cleared = atomic_load_explicit(&pg->cleared, memory_order_relaxed);
+        uint32_t passed =
+                tail - atomic_load_explicit(&pg->passed_covered, memory_order_relaxed);
+        if ((needed && r->unbegun && !r->freed) || cleared + passed >= pg->nframes / 4) {
                 env_flush_begin();
-                cnt[passed > pg->cleared ? CNT_BEGUN_PASSED : CNT_BEGUN_HAND]++;
+                cnt[passed > cleared ? CNT_BEGUN_PASSED : CNT_BEGUN_HAND]++;
+        }
+}
+
+/* Frames of a piece. */
+#define PIECE_MIN 8
+#define PIECE_MAX 512
+
+static uint32_t piece_size(uint32_t nframes)
+{
+        uint32_t n = nframes / 64;
+
+        return n < PIECE_MIN ? PIECE_MIN : n > PIECE_MAX ? PIECE_MAX : n;
+}
+
+/* The next frame for an evictor to look at.  Evictors take the frames by pieces, so the order is
+ * CLOCK's however many they are.  What an evictor that is stopped has left of its piece is met
+ * again a turn later. */
+static frame_t next_frame(struct pager *pg, struct sweeper *s)
+{
+        if (s->at >= s->end) {
+                uint32_t size = piece_size(pg->nframes), pieces = (pg->nframes - 1) / size + 1;
+                uint64_t piece = atomic_fetch_add_explicit(&pg->hand, 1, memory_order_relaxed);
+
+                s->at = (uint32_t)(piece % pieces) * size;
+                s->end = pg->nframes - s->at < size ? pg->nframes : s->at + size;
+        }
+        return s->at++;
+}
+
+/* The hand meets frame n.  l: as for give(). */
+static inline __attribute__((always_inline)) void visit(struct pager *pg, struct frame_list *l,
+                                                        frame_t n, struct clock_result *r,
+                                                        uint64_t *cnt)
+{
+        struct frame *f = &pg->frames[n];
+        uint64_t w = atomic_load(&f->word);
+        pte_t p;
+
+        cnt[CNT_SCANNED]++;
+        if (w & FRAME_ORPHAN) {
+                r->freed += reap_orphan(pg, l, n, w, r);
+                return;
+        }
+        if (!(w & FRAME_RESIDENT) || (w & FRAME_LOCKED) || frame_word_held(w)) {
+                r->busy += (w & FRAME_RESIDENT) && frame_word_closed(w);
+                return;
+        }
+        pte_slot_t *pte = entry_of(pg, n, &p);
+        if (!pte)
+                return;
+        if (!is_cold(p, w)) {
+                second_chance(pg, n, w, r);
+        } else if ((p & (PTE_PREF | PTE_HIGH)) && spare(f, p, w)) {
+                r->used++;
+        } else if (!is_unflushed(w, r)) {
+                r->freed += evict(pg, l, n, cnt);
         }
 }
 
@@ -333,38 +436,22 @@ struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
 
         env_flush_look();
         evict_passed(pg, &r, cnt);
-        for (; steps < count && env_slot_write_room(); steps++) {
-                frame_t n = pg->hand;
-                pg->hand = n + 1 == pg->nframes ? 0 : n + 1;
-                struct frame *f = &pg->frames[n];
-                uint64_t w = atomic_load(&f->word);
-                pte_t p;
-
-                cnt[CNT_SCANNED]++;
-                if (w & FRAME_ORPHAN) {
-                        r.freed += reap_orphan(pg, n, w, &r);
-                        continue;
-                }
-                if (!(w & FRAME_RESIDENT) || (w & FRAME_LOCKED) || frame_word_held(w))
-                        continue;
-                pte_slot_t *pte = entry_of(pg, n, &p);
-                if (!pte)
-                        continue;
-                if (!is_cold(p, w)) {
-                        second_chance(pg, n, w, &r);
-                } else if ((p & (PTE_PREF | PTE_HIGH)) && spare(f, p, w)) {
-                        r.used++;
-                } else if (!is_unflushed(w, &r)) {
-                        r.freed += evict(pg, n, cnt);
-                }
-        }
+        for (; steps < count && env_slot_write_room(); steps++)
+                visit(pg, NULL, next_frame(pg, &pg->cleaner), &r, cnt);
         pg->slot_pause -= steps < pg->slot_pause ? steps : pg->slot_pause;
-        flush_if_due(pg, &r, cnt);
+        frames_give(pg);
+        flush_if_due(pg, &r, !pg->writing, cnt);
         cnt[CNT_PREFETCH_HITS] += r.ahead;
         return r;
 }
 
-uint32_t clock_complete(struct pager *pg, uint64_t *cnt) { return reap_writes(pg, cnt); }
+uint32_t clock_complete(struct pager *pg, uint64_t *cnt)
+{
+        uint32_t freed = reap_writes(pg, cnt);
+
+        frames_give(pg);
+        return freed;
+}
 
 /* Takes no slot back: it could be a slot that the child already shares. */
 int page_write_back(struct pager *pg, pte_slot_t *pte, uint64_t *cnt)
@@ -375,7 +462,7 @@ int page_write_back(struct pager *pg, pte_slot_t *pte, uint64_t *cnt)
 
         if (!frame_claim(f, atomic_load(&f->word)))
                 return -EBUSY;
-        int err = write_back(pg, n, pte, p, false, cnt);
+        int err = get_slot(pg, f, false) ? write_back(pg, n, pte, p, cnt) : -ENOSPC;
         if (err == ENV_POSTED)
                 write_posted(pg, n);
         else
@@ -383,10 +470,25 @@ int page_write_back(struct pager *pg, pte_slot_t *pte, uint64_t *cnt)
         return err;
 }
 
-bool clock_take_clean(struct pager *pg, frame_t n)
-{
-        struct frame *f = &pg->frames[n];
-        uint64_t w = atomic_load(&f->word);
+/* Of a call of clock_reclaim().  Few, so that a fault stays short, and the hand does not run ahead
+ * of what it has shown where the vCPU can evict little. */
+#define RECLAIM_VISITS 128
+#define RECLAIM_FRAMES 8
 
-        return !(w & (FRAME_DIRTY | FRAME_LOCKED)) && frame_claim(f, w) && take_off(pg, n);
+uint32_t clock_reclaim(struct pager *pg, struct sweeper *s, struct frame_list *l, uint64_t *cnt)
+{
+        struct clock_result r = { .freed = 0 };
+
+        env_flush_look();
+        for (unsigned i = 0; i < RECLAIM_VISITS && r.freed < RECLAIM_FRAMES; i++)
+                visit(pg, l, next_frame(pg, s), &r, cnt);
+        s->cleared += r.cleared;
+        if (s->at >= s->end || r.unbegun) {     /* once a piece: all evictors write to these words */
+                r.cleared = s->cleared;
+                s->cleared = 0;
+                flush_if_due(pg, &r, true, cnt);
+        }
+        cnt[CNT_PREFETCH_HITS] += r.ahead;
+        cnt[CNT_DIRECT_RECLAIM] += r.freed;
+        return r.freed;
 }

@@ -41,6 +41,10 @@ frame_t env_slot_written(int *err);
 #define ENV_POSTED 1
 /* A slot, or SLOT_NONE; for the pager's writes only. */
 uint64_t env_slot_alloc(void);
+/* A slot that is not posted, if that takes no exit, or SLOT_NONE; for any vCPU. */
+uint64_t env_slot_take(void);
+/* Can a write to this slot end with ENV_POSTED? */
+bool env_slot_posted(uint64_t slot);
 void env_slot_free(uint64_t slot);
 /* May this process write to a slot that it holds?  False: other processes read the slot too. */
 bool env_slot_writable(uint64_t slot);

@@ -59,8 +59,9 @@ struct frame {
         uint64_t slot;
         /* The entry that maps it (PT pages are type-stable, so it can always be read). */
         _Atomic(pte_slot_t *) pte;
-        /* How often the hand has found this page cold, and left it (visits() in clock.c). */
-        uint32_t spared;
+        /* How often the hand has found this page cold, and left it (visits() in clock.c); of a free
+         * frame, the batch below (frames.c).  Relaxed. */
+        _Atomic uint32_t spared;
         _Atomic uint32_t notices;       /* the list of notices of its page (notices.h) */
 };
 _Static_assert(sizeof(struct frame) == 32, "frames are found by their number, on both sides");
@@ -75,6 +76,15 @@ static inline bool frame_word_closed(uint64_t w)
 static inline bool frame_word_open(uint64_t w)
 {
         return (w & FRAME_RESIDENT) && !frame_word_closed(w) && (w & FRAME_PINS) != FRAME_PINS;
+}
+
+static inline uint32_t frame_spared(const struct frame *f)
+{
+        return atomic_load_explicit(&f->spared, memory_order_relaxed);
+}
+static inline void frame_set_spared(struct frame *f, uint32_t n)
+{
+        atomic_store_explicit(&f->spared, n, memory_order_relaxed);
 }
 
 static inline uint32_t frame_word_epoch(uint64_t w) { return (uint32_t)(w >> FRAME_EPOCH_SHIFT); }

@@ -1,37 +1,36 @@
 /*
- * Free frames: a global list under a lock, and a reserve for each vCPU so that the lock is taken
- * once a batch.
+ * Free frames: lists of batches that all vCPUs share, and a stock of each vCPU.  So a vCPU touches
+ * what others write only once a batch.
+ *
+ * A batch is a chain of free frames, named by the first.  The slot of a frame in it has the next
+ * frame, and how many there are from here on.  spared of the first frame is the batch below it on
+ * the list.
+ *
+ * [I] A list is one word: its first batch, and a tag that each change increments.  A vCPU reads
+ * which batch is below, then takes the first by one compare-and-swap.  Meanwhile other vCPUs may
+ * have taken that batch and given it back, with another one below: then the tag differs.  It has 32
+ * bits, and would have to wrap around within these few instructions.
+ *
+ * Frames that were never used are taken from one cursor, once the lists are empty.
  */
 #include "abi_stats.h"
 #include "pager/pager.h"
 
-#define LIST_END FRAME_NONE
+#define NO_BATCH FRAME_NONE
 
 /* Frames that are kept free: at least two batches of prefetches, at most 16 MiB. */
 #define RESERVE_MIN 128
 #define RESERVE_MAX 4096
 
-static void pool_lock(struct pager *pg)
-{
-        unsigned spins = 0;
-
-        /* Acquire: sees the list as the last holder left it. */
-        while (atomic_exchange_explicit(&pg->lock, 1, memory_order_acquire))
-                env_relax(spins++);
-}
-
-static void pool_unlock(struct pager *pg)
-{
-        atomic_store_explicit(&pg->lock, 0, memory_order_release);
-}
-
 void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64_t pfn0)
 {
         *pg = (struct pager){
-                .frames = frames, .nframes = nframes, .pfn0 = pfn0, .free_head = LIST_END,
+                .frames = frames, .nframes = nframes, .pfn0 = pfn0, .freed = NO_BATCH,
                 .notices = { .frames = frames, .pfn0 = pfn0 },
         };
         atomic_init(&pg->nfree, nframes);
+        for (unsigned i = 0; i < FREE_LISTS; i++)
+                atomic_init(&pg->list[i].head, NO_BATCH);
 
         pager_marks(pg, true);
         pager_share(pg, 2);
@@ -61,7 +60,7 @@ void pager_marks(struct pager *pg, bool reserve)
         atomic_store_explicit(&pg->low, reserve ? high / 2 : 1, memory_order_relaxed);
 }
 
-/* The reserves must not use up a small cache: all vCPUs together keep at most an eighth of it, two
+/* The stocks must not use up a small cache: all vCPUs together keep at most an eighth of it, two
  * batches each. */
 void pager_share(struct pager *pg, uint32_t vcpus)
 {
@@ -78,45 +77,118 @@ static uint32_t batch_size(struct pager *pg)
         return atomic_load_explicit(&pg->batch, memory_order_relaxed);
 }
 
-static void refill(struct pager *pg, struct frame_list *l)
+static uint32_t batch_length(const struct pager *pg, frame_t first)
 {
-        uint32_t want = batch_size(pg);
+        return first == NO_BATCH ? 0 : (uint32_t)(pg->frames[first].slot >> 32);
+}
 
-        pool_lock(pg);
-        while (l->n < want) {
-                frame_t f = pg->free_head;
-                if (f != LIST_END)
-                        pg->free_head = (frame_t)pg->frames[f].slot;
-                else if (pg->fresh < pg->nframes)
-                        f = pg->fresh++;
-                else
-                        break;
-                l->f[l->n++] = f;
-                atomic_fetch_sub_explicit(&pg->nfree, 1, memory_order_relaxed);
+/* Puts frame n in front of a batch, which is on no list. */
+static frame_t batch_add(struct pager *pg, frame_t first, frame_t n)
+{
+        pg->frames[n].slot = (uint64_t)(batch_length(pg, first) + 1) << 32 | first;
+        return n;
+}
+
+/* The word of a list that was `head` and now begins with this batch. */
+static uint64_t list_next(uint64_t head, frame_t first)
+{
+        return ((head >> 32) + 1) << 32 | first;
+}
+
+/* Gives a batch back.  Neighbours that are freed one after the other go to several lists. */
+static void batch_give(struct pager *pg, frame_t first)
+{
+        _Atomic uint64_t *list = &pg->list[first / FRAME_BATCH % FREE_LISTS].head;
+        uint64_t head = atomic_load_explicit(list, memory_order_relaxed);
+
+        /* Relaxed: other threads order nothing by the number. */
+        atomic_fetch_add_explicit(&pg->nfree, batch_length(pg, first), memory_order_relaxed);
+        do {
+                frame_set_spared(&pg->frames[first], (frame_t)head);
+                /* Release: the vCPU that takes the batch sees its chain, and what is below. */
+        } while (!atomic_compare_exchange_weak_explicit(list, &head, list_next(head, first),
+                                                        memory_order_release,
+                                                        memory_order_relaxed));
+}
+
+/* Takes the first batch of a list; NO_BATCH: there is none. */
+static frame_t batch_take(struct pager *pg, _Atomic uint64_t *list)
+{
+        /* Acquire: sees what batch_give() wrote, of this batch and of those below. */
+        uint64_t head = atomic_load_explicit(list, memory_order_acquire);
+        frame_t first;
+
+        do {
+                first = (frame_t)head;
+                if (first == NO_BATCH)
+                        return NO_BATCH;
+        } while (!atomic_compare_exchange_weak_explicit(
+                list, &head, list_next(head, frame_spared(&pg->frames[first])),
+                memory_order_acquire, memory_order_acquire));
+        return first;
+}
+
+/* A vCPU begins with the list after its last one: so vCPUs spread. */
+static void take_batches(struct pager *pg, struct frame_list *l, uint32_t want)
+{
+        unsigned empty = 0;             /* so many lists, one after the other */
+
+        while (l->n < want && empty < FREE_LISTS) {
+                frame_t f = batch_take(pg, &pg->list[l->list++ % FREE_LISTS].head);
+                empty = f == NO_BATCH ? empty + 1 : 0;
+                for (uint32_t n = batch_length(pg, f); n > 0; n--) {
+                        l->f[l->n++] = f;
+                        f = (frame_t)pg->frames[f].slot;
+                }
         }
-        pool_unlock(pg);
 }
 
-/* Pushes onto the global list.  Its lock is held. */
-static void push(struct pager *pg, frame_t n)
+/* Relaxed: nobody has written to these frames. */
+static void take_fresh(struct pager *pg, struct frame_list *l, uint32_t want)
 {
-        pg->frames[n].slot = pg->free_head;
-        pg->free_head = n;
-        atomic_fetch_add_explicit(&pg->nfree, 1, memory_order_relaxed);
+        uint32_t at = atomic_load_explicit(&pg->fresh, memory_order_relaxed), n;
+
+        do {
+                n = want - l->n < pg->nframes - at ? want - l->n : pg->nframes - at;
+        } while (n > 0 && !atomic_compare_exchange_weak_explicit(
+                                  &pg->fresh, &at, at + n, memory_order_relaxed,
+                                  memory_order_relaxed));
+        while (n-- > 0)
+                l->f[l->n++] = at++;
 }
 
+/* Gives back all but `keep` frames of a stock, in batches that fit the stocks of other vCPUs. */
 static void spill(struct pager *pg, struct frame_list *l, uint32_t keep)
 {
-        pool_lock(pg);
-        while (l->n > keep)
-                push(pg, l->f[--l->n]);
-        pool_unlock(pg);
+        uint32_t most = batch_size(pg);
+
+        while (l->n > keep) {
+                frame_t first = NO_BATCH;
+                for (uint32_t n = 0; n < most && l->n > keep; n++)
+                        first = batch_add(pg, first, l->f[--l->n]);
+                batch_give(pg, first);
+        }
 }
 
 bool frame_list_refill(struct pager *pg, struct frame_list *l, uint64_t *cnt)
 {
-        refill(pg, l);
+        uint32_t want = batch_size(pg), low = atomic_load_explicit(&pg->low, memory_order_relaxed);
+
         cnt[CNT_REFILLS]++;
+        /* Where frames are short, vCPUs look here often: they write nothing then. */
+        if (atomic_load(&pg->nfree) == 0) {
+                l->low = true;
+                atomic_thread_fence(memory_order_seq_cst);      /* as below */
+                return false;
+        }
+        take_batches(pg, l, want);
+        if (l->n < want)
+                take_fresh(pg, l, want);
+        /* Full barrier, before this vCPU looks at service_asleep: a cleaner that falls asleep sees
+         * this number, or is seen asleep (cleaner_main). */
+        l->low = atomic_fetch_sub(&pg->nfree, l->n) - l->n < low;
+        if (l->n > 2 * want)            /* a batch from when there were fewer vCPUs */
+                spill(pg, l, want);
         return l->n > 0;
 }
 
@@ -139,12 +211,27 @@ void frame_free(struct pager *pg, struct frame_list *l, frame_t n)
         l->f[l->n++] = n;
 }
 
-void frame_free_global(struct pager *pg, frame_t n)
+void frame_collect(struct pager *pg, frame_t n)
 {
         frame_reset(pg, &pg->frames[n]);
-        pool_lock(pg);
-        push(pg, n);
-        pool_unlock(pg);
+        pg->freed = batch_add(pg, pg->freed, n);
+        if (batch_length(pg, pg->freed) >= batch_size(pg))
+                frames_give(pg);
+}
+
+void frames_give(struct pager *pg)
+{
+        if (pg->freed != NO_BATCH)
+                batch_give(pg, pg->freed);
+        pg->freed = NO_BATCH;
+}
+
+bool frames_there(struct pager *pg)
+{
+        for (unsigned i = 0; i < FREE_LISTS; i++)
+                if ((frame_t)atomic_load(&pg->list[i].head) != NO_BATCH)
+                        return true;
+        return atomic_load(&pg->fresh) < pg->nframes;
 }
 
 void frame_list_drain(struct pager *pg, struct frame_list *l)

@@ -51,12 +51,13 @@ static inline bool frame_flushed(uint64_t word) { return env_flush_done(frame_fl
 void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64_t pfn0);
 /* Sets the marks: with a reserve of free frames, or with next to none. */
 void pager_marks(struct pager *pg, bool reserve);
-/* Sets how many vCPUs share the cache: the more, the smaller the reserve of each. */
+/* Sets how many vCPUs share the cache: the more, the smaller the stock of each. */
 void pager_share(struct pager *pg, uint32_t vcpus);
-/* Takes frames from the global list into a vCPU's empty one; false: there are none. */
+/* Takes free frames into a vCPU's empty stock; false: there are none.  l->low: fewer than the low
+ * mark are left. */
 bool frame_list_refill(struct pager *pg, struct frame_list *l, uint64_t *cnt);
-/* Takes a free frame, CLAIMED for the caller, from the vCPU's list, refilled from the global one;
- * FRAME_NONE if both are empty. */
+/* Takes a free frame, CLAIMED for the caller, from the vCPU's stock, which is refilled if it is
+ * empty; FRAME_NONE: no frame is free. */
 static inline frame_t frame_take(struct pager *pg, struct frame_list *l, uint64_t *cnt)
 {
         if (__builtin_expect(l->n == 0, 0) && !frame_list_refill(pg, l, cnt))
@@ -64,18 +65,23 @@ static inline frame_t frame_take(struct pager *pg, struct frame_list *l, uint64_
         frame_t n = l->f[--l->n];
         struct frame *f = &pg->frames[n];
         f->slot = SLOT_NONE;
-        f->spared = 0;
+        frame_set_spared(f, 0);
         atomic_store_explicit(&f->pte, NULL, memory_order_relaxed);
         /* Release: the hand, which looks at any frame, must not see RESIDENT before slot and pte
          * are reset. */
         atomic_store_explicit(&f->word, FRAME_RESIDENT | FRAME_CLAIMED, memory_order_release);
         return n;
 }
-/* Gives a frame back that the caller holds CLAIMED and that no PTE names, with its slot: to the
- * vCPU's list, or to the global one. */
+/* Gives a frame back that the caller holds CLAIMED and that no PTE names, with its slot, to the
+ * vCPU's stock. */
 void frame_free(struct pager *pg, struct frame_list *l, frame_t f);
-void frame_free_global(struct pager *pg, frame_t f);
-/* Gives back all of a vCPU's reserve. */
+/* The same for the cleaner, which collects a batch of them; where no frame is free it gives each at
+ * once.  frames_give() gives what is collected.  [I] clock.c leaves nothing collected. */
+void frame_collect(struct pager *pg, frame_t f);
+void frames_give(struct pager *pg);
+/* Is a frame free that is in no stock? */
+bool frames_there(struct pager *pg);
+/* Gives back all of a vCPU's stock. */
 void frame_list_drain(struct pager *pg, struct frame_list *l);
 /* For a frame that no PTE names any more and no TLB can reach: frees it, or leaves it to the CLOCK
  * hand if it is held. */
@@ -163,11 +169,12 @@ int page_set_priority(pte_slot_t *pte, pte_t priority, pte_t *seen);
 bool page_pass(struct pager *pg, pte_slot_t *pte);
 
 /* --- eviction (clock.c) --- */
-struct clock_result { uint32_t freed, cleared, used, unflushed, unbegun, ahead; };
+struct clock_result { uint32_t freed, cleared, used, unflushed, unbegun, busy, ahead; };
 /* Cleaner only.  Completes finished writes, then advances the hand by up to n frames; stops early
  * when the write ring is full.  OUT freed: frames; cleared: A bits cleared; used: USED bits
  * cleared; unflushed: cold frames left because their flush is not over; unbegun: of these, because
- * it had not begun.  [I] If nothing was freed and no write is under way, all flushes that were
+ * it had not begun; busy: frames that were claimed, by a fetch or an operation on a range, which
+ * will use them or free them.  [I] If nothing was freed and no write is under way, all flushes that were
  * missing have begun: the caller may wait for the last one. */
 struct clock_result clock_pass(struct pager *pg, uint32_t n, uint64_t *cnt);
 /* Completes finished writes, and begins none: also for fork, during which no slot may be taken back
@@ -179,8 +186,8 @@ uint32_t clock_complete(struct pager *pg, uint64_t *cnt);
  * clock_pass() has completed it; -EBUSY: it is pinned; -ENOSPC: no slot is available; else the far
  * tier failed. */
 int page_write_back(struct pager *pg, pte_slot_t *pte, uint64_t *cnt);
-/* For a vCPU out of frames: takes frame f if it is resident, flushed, clean and cold, without I/O.
- * True: the frame is CLAIMED and unmapped. */
-bool clock_take_clean(struct pager *pg, frame_t f);
+/* For a vCPU out of frames: advances the hand too, and evicts a few pages by itself, of those that
+ * take no exit.  Their frames go to the vCPU's list.  Returns how many. */
+uint32_t clock_reclaim(struct pager *pg, struct sweeper *s, struct frame_list *l, uint64_t *cnt);
 
 #endif

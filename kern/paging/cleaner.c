@@ -45,13 +45,19 @@ static bool has_less_than(uint32_t mark)
         return atomic_load_explicit(&pager.nfree, memory_order_relaxed) < mark;
 }
 
+static void wake_if_low(void)
+{
+        if (has_less_than(pager.low))
+                cleaner_wake();
+}
+
 bool cleaner_gets_a_turn(void)
 {
         static _Atomic uint32_t pass_over;      /* relaxed: a hint */
         uint32_t over = atomic_load_explicit(&pass_over, memory_order_relaxed);
 
         if (!atomic_load_explicit(&control.one_cpu, memory_order_relaxed) || over) {
-                cleaner_poke();
+                wake_if_low();
                 if (over)
                         atomic_store_explicit(&pass_over, over - 1, memory_order_relaxed);
                 return false;
@@ -61,7 +67,7 @@ bool cleaner_gets_a_turn(void)
         atomic_fetch_add(&control.frames_wishers, 1);
         for (unsigned i = 0; i < TURNS && has_less_than(pager.low); i++) {
                 uint32_t seq = atomic_load(&control.frames_seq);
-                cleaner_poke();
+                wake_if_low();
                 if (atomic_load_explicit(&control.stopping, memory_order_relaxed))
                         break;
                 vmexit5(EXIT_WAIT_PTE, (uint64_t)&control.frames_seq, seq, 1, TURN_NS, 0);
@@ -80,24 +86,12 @@ static void wake_waiters(void)
                 vmexit(EXIT_WAKE_FRAMES, 0, 0, 0);
 }
 
-#define RECLAIM_SCAN 64
-
-/* Evicts a clean, cold page without the cleaner. */
-static bool reclaim_directly(void)
+/* Does this vCPU evict by itself, rather than wait for the cleaner?  Not if all threads share one
+ * CPU and no other vCPU waits: then one sleep lets the cleaner free frames for many faults. */
+static bool evicts_itself(void)
 {
-        struct vcpu *v = &vcpu_self;
-
-        env_flush_look();
-        for (unsigned i = 0; i < RECLAIM_SCAN; i++) {
-                uint32_t n = v->reclaim_hand;
-                v->reclaim_hand = n + 1 >= pager.nframes ? 0 : n + 1;
-                if (clock_take_clean(&pager, n)) {
-                        frame_free(&pager, &v->frames, n);
-                        count(CNT_DIRECT_RECLAIM);
-                        return true;
-                }
-        }
-        return false;
+        return !atomic_load_explicit(&control.one_cpu, memory_order_relaxed) ||
+               atomic_load_explicit(&control.frames_waiters, memory_order_relaxed) > 0;
 }
 
 int frames_wait(void)
@@ -105,21 +99,22 @@ int frames_wait(void)
         uint32_t seq = atomic_load(&control.frames_seq);
         bool starved = false;
 
-        if (reclaim_directly())
+        if (evicts_itself() &&
+            clock_reclaim(&pager, &vcpu_self.sweeper, &vcpu_self.frames, counters()) > 0)
                 return 0;
         count(CNT_FRAME_WAITS);
         /* Count this vCPU as a waiter (full barrier), then look once more.  The cleaner frees,
          * increments frames_seq, then looks for waiters; and before it sleeps it sets
          * service_asleep (full barrier), then looks for waiters. */
         atomic_fetch_add(&control.frames_waiters, 1);
-        cleaner_poke();
-        if (atomic_load(&pager.nfree) == 0) {
+        cleaner_wake();
+        if (!frames_there(&pager)) {
                 vmexit(EXIT_WAIT_FRAMES, seq, 0, 0);
                 /* Only a finding from after this vCPU's request counts: an older finding is about
                  * pages that were in use then. */
                 uint32_t found = atomic_load(&control.starved);
                 bool newer = found != 0 && (int32_t)(found - seq) > 0;
-                starved = newer && atomic_load(&pager.nfree) == 0;
+                starved = newer && !frames_there(&pager);
         }
         atomic_fetch_sub(&control.frames_waiters, 1);
         return starved ? -ENOMEM : 0;
@@ -135,18 +130,20 @@ int frames_wait(void)
  *   a pass frees nothing, turn unfinished same             same            sleeps
  *   the first waiter arrives              0                same            sleeps
  *   a turn ends, waiter, only hot         0                same            sleeps
+ *   a turn ends, waiter, busy frames      same             same            sleeps
  *   a turn ends otherwise                 + 1              same            sleeps
  *   FRUITLESS_TURNS, waiter               gives up         frames_seq + 1  woken: -ENOMEM
  *   FRUITLESS_TURNS, no waiter            gives up         same            -
  *
  * Pages that are only hot are no reason to fail a waiter: the vCPUs that keep them hot continue.
- * Turns before it arrived do not count either: the waiter itself may have kept pages hot.
+ * Busy frames are none either: an operation on a large range holds up to all frames until all TLBs
+ * are flushed.  Turns before the waiter arrived do not count: it may itself have kept pages hot.
  * `starved` is the frames_seq to which the wake-up moves, so a waiter believes it only if it is
  * newer than the frames_seq it read before it slept, and only while there is no free frame.
  */
 #define FRUITLESS_TURNS 4
 
-struct turn { uint32_t passed, hot, fruitless; uint64_t unwritable; bool waited_for; };
+struct turn { uint32_t passed, hot, busy, fruitless; uint64_t unwritable; bool waited_for; };
 
 /* Counts a pass that freed nothing.  True: give up. */
 static bool fruitless(struct turn *t, uint32_t n, const struct clock_result *r)
@@ -157,11 +154,17 @@ static bool fruitless(struct turn *t, uint32_t n, const struct clock_result *r)
         t->waited_for = waited_for;
         t->passed += n;
         t->hot += r->cleared + r->used;
+        t->busy += r->busy;
         if (t->passed < pager.nframes)
                 return false;
         bool only_hot = t->hot > 0 && t->unwritable == pager.unwritable;
-        t->fruitless = waited_for && only_hot ? 0 : t->fruitless + 1;
-        t->passed = t->hot = 0;
+        if (waited_for && only_hot)
+                t->fruitless = 0;
+        else if (waited_for && t->busy)
+                vmexit(EXIT_YIELD, 0, 0, 0);    /* the vCPU that holds them may not be running */
+        else
+                t->fruitless++;
+        t->passed = t->hot = t->busy = 0;
         t->unwritable = pager.unwritable;
         return t->fruitless >= FRUITLESS_TURNS;
 }

@@ -9,13 +9,15 @@
 
 _Noreturn void cleaner_main(void);
 
-/* Wakes the service vCPU if it sleeps and free frames are short; may exit. */
+/* Wakes the service vCPU if it sleeps; may exit. */
 void cleaner_wake(void);
+/* Does so if free frames were short at this vCPU's last refill. */
 static inline void cleaner_poke(void)
 {
-        if (__builtin_expect(atomic_load_explicit(&pager.nfree, memory_order_relaxed) < pager.low,
-                             0))
+        if (__builtin_expect(vcpu_self.frames.low, 0)) {
+                vcpu_self.frames.low = false;
                 cleaner_wake();
+        }
 }
 
 /* Free frames are short, and this vCPU could use some at once: has the cleaner freed some since?

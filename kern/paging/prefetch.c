@@ -82,7 +82,7 @@ static pte_slot_t *far_entry(struct walk *w, uint64_t addr, pte_t *p)
 
         *p = pte ? atomic_load_explicit(pte, memory_order_acquire) : 0;
         return pte_kind(*p) == PTE_REMOTE && !(*p & PTE_LOST) && (*p & PTE_ACCESS) &&
-                               slot_is_posted(pte_num(*p))
+                               env_slot_posted(pte_num(*p))
                        ? pte
                        : NULL;
 }

@@ -80,7 +80,7 @@ static const struct place places[] = {
         WORD(regs.rsp),
         WORD(regs.ss),
         WORD(frames),
-        WORD(reclaim_hand),
+        WORD(sweeper.at),
         CONTROL_WORD(abi_version),
         CONTROL_WORD(stats_on),
         CONTROL_WORD(overcommit),

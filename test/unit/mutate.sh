@@ -27,9 +27,6 @@ mutant pager/clock.c "taking off does not look at the epoch" \
     '/^static bool take_off/,/^}/s/ && frame_flushed\(w\)//'
 mutant pager/clock.c "taking off does not look at D" \
     '/^static bool take_off/,/^}/s/ && !\(p & PTE_D\)//'
-mutant pager/clock.c "direct reclaim ignores the software-dirty bit" '
-    /^static bool take_off/,/^}/s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_LOCKED/
-    /^bool clock_take_clean/,/^}/s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_LOCKED/'
 mutant pager/clock.c "eviction ignores D" '
     /^static .*bool evict\(/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(w \& FRAME_DIRTY)/
     /^static bool take_off/,/^}/s/ && !\(p & PTE_D\)//'
@@ -71,6 +68,8 @@ mutant pager/clock.c "orphans are reaped while held" \
     '/^static bool reap_orphan/,/^}/s/frame_word_held\(w\) \|\| //'
 
 # Range operations
+mutant pager/transition.c "no TLB holds a page without access" \
+    '/^static bool may_be_cached/,/^}/s/ && pte_kind\(p\) != PTE_HELD//'
 mutant pager/transition.c "PROT_NONE loses D" \
     's/^.*if \(p & PTE_D\) +\/\* D has no place.*$/                if (0)/'
 mutant pager/transition.c "PROT_NONE is not stamped" \
@@ -198,6 +197,18 @@ mutant pager/frames.c "discard frees a held frame" \
     '/^void frame_discard/,/^}/s/if \(frame_claim\(f, w\)\)/if (1)/'
 mutant pager/frames.c "a freed frame keeps its slot" \
     '/^static void frame_reset/,/^}/s/env_slot_free.*/;/'
+mutant pager/frames.c "a list's tag does not change" \
+    '/^static uint64_t list_next/,/^}/s/\(\(head >> 32\) \+ 1\)/(head >> 32)/'
+mutant pager/frames.c "a batch is taken twice" \
+    '/^static frame_t batch_take/,/^}/s/while \(!atomic/while (0 \&\& !atomic/'
+mutant pager/frames.c "what is below a batch is forgotten" \
+    '/^static frame_t batch_take/,/^}/s/frame_spared\(.*\]\)\),/NO_BATCH),/'
+mutant pager/frames.c "a batch counts as one frame" \
+    '/^static void batch_give/,/^}/s/batch_length\(pg, first\), mem/1, mem/'
+mutant pager/frames.c "fresh frames are taken twice" \
+    '/^static void take_fresh/,/^}/s/while \(n > 0 && !/while (n > 0 \&\& 0 \&\& !/'
+mutant pager/clock.c "a pass keeps what it has freed" \
+    '/^struct clock_result clock_pass/,/^}/s/frames_give\(pg\);//'
 mutant pager/frame.h "unpinning forgets the dirty bit" \
     '/^static inline void frame_unpin/,/^}/s/if \(wrote\)/if (0 \&\& wrote)/'
 mutant pager/frame.h "unpinning sets the dirty bit too late" '
@@ -233,10 +244,10 @@ build_test() {
         $(part pager/frames.c pager/transition.c pager/clock.c)
 }
 export TSAN_OPTIONS=halt_on_error=1
-mutant pager/frames.c "the pool has no lock" \
-    's/^        while \(atomic_exchange_explicit\(&pg->lock.*$/        while (0)/'
-mutant pager/frames.c "the pool is unlocked without release" \
-    '/^static void pool_unlock/,/^}/s/memory_order_release/memory_order_relaxed/'
+mutant pager/frames.c "a batch is given without release" \
+    '/^static void batch_give/,/^}/s/memory_order_release/memory_order_relaxed/'
+mutant pager/frames.c "a batch is taken without acquire" \
+    '/^static frame_t batch_take/,/^}/s/memory_order_acquire/memory_order_relaxed/g'
 mutant pager/clock.c "eviction does not claim" \
     '/^static .*bool evict\(/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
 
@@ -245,11 +256,20 @@ build_test() {
     compile "$unit/test_pager.c" "$unit/pager_env.c" \
         $(part pager/frames.c pager/transition.c pager/clock.c)
 }
-mutant pager/clock.c "a flush that is needed never begins" 's/bool needed = .*/bool needed = false;/'
-mutant pager/clock.c "a flush begins though frames are on their way" 's/ && !r->freed && !pg->writing//'
+mutant pager/clock.c "a flush that is needed never begins" \
+    '/^static void flush_if_due/,/^}/s/needed && r->unbegun/0 \&\& r->unbegun/'
+mutant pager/clock.c "a flush begins though frames are on their way" \
+    '/^static void flush_if_due/,/^}/s/needed && r->unbegun && !r->freed/r->unbegun/'
 mutant pager/clock.c "a flush begins for each page" 's/>= pg->nframes \/ 4\)/> 0)/'
-mutant pager/clock.c "flushes of others are not seen" 's/if \(pg->next_flush != next\)/if (0)/'
-mutant pager/clock.c "pages that streams pass begin no flush" 's/pg->cleared \+ passed >=/pg->cleared >=/'
+mutant pager/clock.c "flushes of others are not seen" \
+    's/if \(atomic_load_explicit\(&pg->next_flush.*/if (0) {/'
+mutant pager/clock.c "pages that streams pass begin no flush" \
+    's/cleared \+ passed >=/cleared >=/'
+mutant pager/frames.c "a stock keeps a batch that is too large" 's/if \(l->n > 2 \* want\)/if (0)/'
+mutant pager/frames.c "only one list is looked at" 's/empty < FREE_LISTS/empty < 1/'
+mutant pager/frames.c "no refill finds few frames" 's/- l->n < low;/- l->n < 0 * low;/'
+mutant pager/frames.c "each frame is a batch" \
+    '/^void frame_collect/,/^}/s/>= batch_size\(pg\)/>= 1/'
 mutant pager/clock.c "clean pages are written back too" \
     '/^static .*bool evict\(/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\) && //'
 mutant pager/clock.c "each dirty page searches all frames for a slot" \
@@ -275,10 +295,22 @@ mutant pager/transition.c "a page is unmapped without its notices" \
 mutant pager/clock.c "high priority is as any" 's/^(#define HIGH_VISITS) 2/\1 0/'
 mutant pager/clock.c "high priority keeps pages for long" 's/^(#define HIGH_VISITS) 2/\1 50/'
 mutant pager/clock.c "what is left does not count as used" \
-    '/^struct clock_result clock_pass/,/^}/s/r\.used\+\+;/;/'
-mutant pager/clock.c "once used, high priority is none" 's/^        f->spared = 0;//'
-mutant pager/clock.c "direct reclaim knows no priority" \
-    '/^static bool take_off/,/^}/s/f->spared >= visits\(p\) &&/1 \&\&/'
+    '/^static .*void visit\(/,/^}/s/r->used\+\+;/;/'
+mutant pager/clock.c "once used, high priority is none" 's/^        frame_set_spared\(f, 0\);//'
+mutant pager/clock.c "pages that a stream has passed know no priority" \
+    '/^static bool take_off/,/^}/s/frame_spared\(f\) >= visits\(p\) &&/1 \&\&/'
+mutant pager/clock.c "direct reclaim writes to slots that others read" \
+    '/^static bool get_slot_directly/,/^}/s/ && env_slot_writable\(f->slot\)//'
+mutant pager/clock.c "direct reclaim posts writes" \
+    '/^static bool get_slot_directly/,/^}/s/ && !env_slot_posted\(f->slot\)//'
+mutant pager/clock.c "direct reclaim leaves what it could write" \
+    '/^static bool get_slot_directly/,/^}/s/f->slot = env_slot_take\(\)/;/'
+mutant pager/clock.c "direct reclaim does not say what it leaves" \
+    '/^static bool clean\(/,/^}/s/frame_passed\(pg, n\);/;/'
+mutant pager/clock.c "direct reclaim has no bound" 's/^(#define RECLAIM_FRAMES) 8/\1 800/'
+mutant pager/clock.c "direct reclaim passes all frames" 's/^(#define RECLAIM_VISITS) 128/\1 100000/'
+mutant pager/clock.c "a piece has no end" \
+    '/^static frame_t next_frame/,/^}/s/s->end = .*/s->end = s->at + size;/'
 mutant pager/clock.c "low priority is as any" 's/if \(pte && \(seen & PTE_LOW\)\)/if (0)/'
 mutant pager/transition.c "a stream passes what has high priority" \
     '/^bool page_pass/,/^}/s/if \(p & PTE_HIGH\)/if (0)/'

@@ -1,11 +1,34 @@
 #!/bin/bash
-# Mutants of kern's memory calls about huge pages, of the arena and the registry of files that lie
-# behind them, and of what the loader maps: see mutants.sh.  Those of the registry need four huge
-# pages, and are skipped without them.
+# Mutants of kern's charges, of its memory calls about huge pages, of the arena and the registry of
+# files that lie behind them, and of what the loader maps: see mutants.sh.  Those of the registry
+# need four huge pages, and are skipped without them.
 # shellcheck disable=SC2317,SC2046 # called by mutant; paths
 : "${STEPS:=100000}"
 # shellcheck source=test/unit/mutants.sh
 . "$(dirname "$0")/mutants.sh"
+
+# Charges
+build_test() { compile "$unit/test_charge.c"; }
+charge=base/charge.c
+mutant $charge "each page changes the counter" \
+    '/^int mm_charge_page/,/^}/s/if \(limit > reserve\(\) && add/if (0 \&\& add/'
+mutant $charge "each page that is uncharged changes the counter" '
+    /^void env_uncharge_page/,/^}/{
+        s/take\(own, BATCH, 2 \* BATCH\)/take(own, 1, 1)/
+        s/mm_uncharge\(BATCH\)/mm_uncharge(1)/
+    }'
+mutant $charge "a batch counts as one page" \
+    '/^int mm_charge_page/,/^}/s/add\(BATCH, /add(1, /'
+mutant $charge "a stock has one page more than was charged" 's/BATCH - 1, mem/BATCH, mem/'
+mutant $charge "what is taken stays in stock" \
+    '/^static bool take/,/^}/s/while \(!atomic/while (0 \&\& !atomic/'
+mutant $charge "batches are taken up to the limit" \
+    's/add\(BATCH, limit - reserve\(\)\)/add(BATCH, limit)/'
+mutant $charge "what is in stock is refused" 's/while \(empty_stocks\(\)\)/while (0)/'
+mutant $charge "one stock is emptied" '/^static bool empty_stocks/,/^}/s/i < STOCKS/i < 2/'
+mutant $charge "what is emptied stays charged" \
+    '/^static bool empty_stocks/,/^}/s/mm_uncharge\(n\);//'
+mutant $charge "stocks count as used" '/^uint64_t mm_charged/,/^}/s/in_use -= .*/;/'
 
 # Calls that would cut a huge page
 build_test() {

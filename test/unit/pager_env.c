@@ -157,17 +157,22 @@ static int move(bool write, uint64_t slot, frame_t f, bool may_fail)
         return err;
 }
 
+bool env_slot_posted(uint64_t slot)
+{
+        return env.post && !(env.at_once && env.at_once(slot));
+}
+
 int env_slot_read(uint64_t slot, frame_t f, pte_slot_t *pte)
 {
         (void)pte;
-        if (env.post && env.post() && post(TRANSFER_READ, slot, f))
+        if (env_slot_posted(slot) && env.post() && post(TRANSFER_READ, slot, f))
                 return ENV_POSTED;
         return move(false, slot, f, true);
 }
 
 int env_slot_write(uint64_t slot, frame_t f)
 {
-        if (env.post && env.post() && post(TRANSFER_WRITE, slot, f))
+        if (env_slot_posted(slot) && env.post() && post(TRANSFER_WRITE, slot, f))
                 return ENV_POSTED;
         return move(true, slot, f, true);
 }
@@ -260,6 +265,17 @@ uint64_t env_slot_alloc(void)
         return SLOT_NONE;
 }
 
+uint64_t env_slot_take(void)
+{
+        uint64_t slot = env_slot_alloc();
+
+        if (slot != SLOT_NONE && env_slot_posted(slot)) {
+                env_slot_free(slot);
+                slot = SLOT_NONE;
+        }
+        return slot;
+}
+
 void env_slot_free(uint64_t slot)
 {
         step();
@@ -332,10 +348,17 @@ static const char *audit_frames(struct frame_list *const lists[], unsigned nlist
         for (unsigned l = 0; l < nlists; l++)
                 for (uint32_t i = 0; i < lists[l]->n; i++)
                         listed[lists[l]->f[i]]++;
-        for (frame_t f = env.pg.free_head; f != FRAME_NONE;
-             f = (frame_t)env.frames[f].slot, nfree++)
-                if (listed[f]++ > 1)
-                        return complain("the free list has a loop", f, 0);
+        for (unsigned l = 0; l < FREE_LISTS; l++)
+                for (frame_t b = (frame_t)env.pg.list[l].head; b != FRAME_NONE;
+                     b = env.frames[b].spared) {
+                        uint32_t left = (uint32_t)(env.frames[b].slot >> 32);
+                        for (frame_t f = b; f != FRAME_NONE; f = (frame_t)env.frames[f].slot)
+                                if (listed[f]++ > 1 || left-- == 0)
+                                        return complain("a batch is longer than it says", b, f);
+                        if (left)
+                                return complain("a batch is shorter than it says", b, left);
+                        nfree += (uint32_t)(env.frames[b].slot >> 32);
+                }
         for (uint32_t f = env.pg.fresh; f < env.nframes; f++, nfree++)
                 listed[f]++;
         if (nfree != env.pg.nfree)

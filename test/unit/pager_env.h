@@ -54,6 +54,7 @@ struct env {
 
         /* Hooks, all optional. */
         bool (*post)(void); /* shall this transfer run by itself, until env_io_step() ends it? */
+        bool (*at_once)(uint64_t slot); /* with post: is no transfer of this slot posted? */
         void (*step)(void); /* at every call from the pager, and between two words of a transfer */
         void (*late)(void); /* after the next epoch was read, before it is used */
         int (*io)(bool write, uint64_t slot); /* before a transfer: 0, or the error it ends with */

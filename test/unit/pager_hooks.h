@@ -27,6 +27,7 @@ bool spurious(void);            /* shall this weak compare-and-swap fail? */
 #undef atomic_compare_exchange_strong
 #undef atomic_compare_exchange_strong_explicit
 #undef atomic_compare_exchange_weak
+#undef atomic_compare_exchange_weak_explicit
 
 /* One thread runs everything, so the memory order does not matter (test_pager_race.c checks it). */
 #define PLAIN(p) _Generic((p),                                                           \
@@ -60,5 +61,6 @@ bool spurious(void);            /* shall this weak compare-and-swap fail? */
         HOOKED(spurious() ? (*(e) = __atomic_load_n(PLAIN(p), __ATOMIC_SEQ_CST), false)  \
                           : __atomic_compare_exchange_n(PLAIN(p), e, v, false,           \
                                                         __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+#define atomic_compare_exchange_weak_explicit(p, e, v, o, f) atomic_compare_exchange_weak(p, e, v)
 
 #endif

@@ -17,6 +17,7 @@
 #define PAGES  8
 
 static struct frame_list list;
+static struct sweeper sweeper;
 static uint64_t cnt[CNT_COUNT];
 static pte_t rw, ro, no_access;
 static jmp_buf bug;
@@ -124,6 +125,9 @@ static frame_t fetch(unsigned v)
         return f;
 }
 
+/* By a vCPU that is out of frames. */
+static uint32_t reclaim(void) { return clock_reclaim(&env.pg, &sweeper, &list, cnt); }
+
 /* Two turns of the hand with a flush between them evict every cold page that may be evicted. */
 static uint32_t evict_all(void)
 {
@@ -150,7 +154,8 @@ static void test_frame_counts(void **state)
                 if (i % 2)
                         frame_free(&env.pg, &list, f[i]);
                 else
-                        frame_free_global(&env.pg, f[i]);
+                        frame_collect(&env.pg, f[i]);
+                frames_give(&env.pg);
                 assert_int_equal(env.pg.nfree + list.n, i + 1);
                 audit();
         }
@@ -490,12 +495,14 @@ static void test_held_again(void **state)
 #include "test_pager_range.h"
 #include "test_pager_clock.h"
 #include "test_pager_notices.h"
+#include "test_pager_free.h"
 
 int main(void)
 {
         const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
                 T(test_frame_counts), T(test_free_gives_slot_back), T(test_list_overflow),
+                T(test_stocks), T(test_collected), T(test_low),
                 T(test_install), T(test_stray_bits), T(test_fetch), T(test_fetch_wakes),
                 T(test_wait_returns), T(test_reserve), T(test_pin), T(test_pins_saturate),
                 T(test_stamps_do_not_go_back), T(test_fork_completes_only),
@@ -516,7 +523,8 @@ int main(void)
                 T(test_locked_while_written), T(test_no_slot), T(test_slot_taken_back),
                 T(test_shared_slot), T(test_shared_slot_kept), T(test_search_in_vain),
                 T(test_locked_frames),
-                T(test_write_back_for_fork), T(test_write_back_full), T(test_take_clean),
+                T(test_write_back_for_fork), T(test_write_back_full), T(test_reclaim),
+                T(test_reclaim_bound), T(test_turn), T(test_reclaim_leaves),
                 T(test_epochs), T(test_epoch_wrap), T(test_orphans_wait),
                 T(test_notice_comes), T(test_notice_of_nothing), T(test_notice_of_failure),
                 T(test_notice_of_unmapped), T(test_notice_of_demand), T(test_notice_limit),

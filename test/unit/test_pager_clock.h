@@ -164,7 +164,6 @@ static void test_used_by_calls(void **state)
                 uint64_t epoch = env.flush_epoch;
                 frame_pin(env.frames, ENV_PFN0, &env.pte[0], false);
                 frame_unpin(&env.frames[f], false);
-                assert_false(clock_take_clean(&env.pg, f));
                 struct clock_result r = clock_pass(&env.pg, FRAMES, cnt);
                 assert_int_equal(r.used, 1);
                 assert_int_equal(r.cleared, 0);
@@ -234,7 +233,7 @@ static void test_evict_high(void **state)
         pte_t seen;
 
         (void)state;
-        frame_t f = make_present(0, rw, 0, 1);
+        make_present(0, rw, 0, 1);
         make_present(1, rw, 0, 1);
         assert_int_equal(page_set_priority(&env.pte[0], PTE_HIGH, &seen), 1);
         assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 1);
@@ -243,7 +242,6 @@ static void test_evict_high(void **state)
         assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).cleared, 1);
         flush();
         for (int i = 0; i < 2; i++) {
-                assert_false(clock_take_clean(&env.pg, f));
                 struct clock_result r = clock_pass(&env.pg, FRAMES, cnt);
                 assert_int_equal(r.used, 1);
                 assert_int_equal(r.freed, 0);
@@ -255,6 +253,13 @@ static void test_evict_high(void **state)
         assert_true(env.pte[0] & PTE_A);
         assert_int_equal(page_set_priority(&env.pte[0], 0, &seen), 1);
         assert_int_equal(evict_all(), 1);
+        /* a stream has passed it before that is said */
+        make_present(0, rw, PTE_A, 1);
+        page_pass(&env.pg, &env.pte[0]);
+        assert_int_equal(page_set_priority(&env.pte[0], PTE_HIGH, &seen), 1);
+        env_flush_begin();
+        flushed();
+        assert_int_equal(clock_pass(&env.pg, 0, cnt).freed, 0);
 }
 
 /* Where all pages have it, none stays for ever, and the cleaner does not give up before. */
@@ -362,8 +367,8 @@ static void test_not_evicted(void **state)
         frame_claim(&env.frames[claimed], env.frames[claimed].word);
         env.pte[3] = pte_make_arena(3, rw);
         assert_int_equal(evict_all(), 0);
-        for (frame_t f = 0; f < FRAMES; f++)
-                assert_false(clock_take_clean(&env.pg, f));
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).busy, 1);
+        assert_int_equal(reclaim(), 0);
         frame_unpin(&env.frames[pinned], false);
         atomic_fetch_and(&env.frames[locked].word, ~FRAME_LOCKED);
         atomic_fetch_and(&env.frames[claimed].word, ~FRAME_CLAIMED);
@@ -400,7 +405,7 @@ static void test_write_fails(void **state)
         assert_int_not_equal(env.frames[f].slot, SLOT_NONE);
         audit();
         assert_int_equal(evict_all(), 0);
-        assert_false(clock_take_clean(&env.pg, f));
+        assert_int_equal(reclaim(), 0);
         env.io = NULL;
         assert_int_equal(evict_all(), 1);
         assert_int_equal(env.far[pte_num(env.pte[0])][0], 33);
@@ -621,9 +626,8 @@ static void test_pinned_while_written(void **state)
         frame_unpin(&env.frames[f], false);
         uint64_t writes = env.writes;                   /* it was only read: clean */
         assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).used, 1);
-        assert_true(clock_take_clean(&env.pg, f));
+        assert_int_equal(reclaim(), 1);
         assert_int_equal(env.writes, writes);
-        frame_free(&env.pg, &list, f);
 
         /* Nothing is left of a page that was unmapped meanwhile, once pin and write have ended. */
         f = make_writing(1, 9);
@@ -700,28 +704,109 @@ static void test_write_back_full(void **state)
         assert_false(frame_word_held(env.frames[g].word));
 }
 
-static void test_take_clean(void **state)
+/* The vCPU that is out of frames evicts as the cleaner does, by itself. */
+static void test_reclaim(void **state)
 {
         (void)state;
         uint64_t slot = make_remote(0, rw, 1);
-        frame_t f = fetch(0);
-        assert_false(clock_take_clean(&env.pg, f));     /* hot */
-        page_cool(&env.pg, &env.pte[0]);
-        assert_false(clock_take_clean(&env.pg, f));     /* not flushed */
+        fetch(0);
+        assert_int_equal(reclaim(), 0);         /* hot: its second chance */
+        assert_false(env.pte[0] & PTE_A);
+        assert_int_equal(reclaim(), 0);         /* not flushed */
         env_flush_begin();
-        assert_false(clock_take_clean(&env.pg, f));     /* flush not complete */
+        assert_int_equal(reclaim(), 0);         /* flush not complete */
         flushed();
-        env.pte[0] |= PTE_D;
-        assert_false(clock_take_clean(&env.pg, f));     /* dirty */
-        env.pte[0] &= ~PTE_D;
-        assert_true(clock_take_clean(&env.pg, f));
-        assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | FRAME_CLAIMED);
+        env.pte[0] |= PTE_A;
+        assert_int_equal(reclaim(), 0);         /* used again */
+        flushed();
+        uint32_t had = list.n;
+        assert_int_equal(reclaim(), 1);
+        assert_int_equal(list.n, had + 1);
         assert_int_equal(env.pte[0], pte_make_remote(slot, rw));
+        assert_int_equal(cnt[CNT_DIRECT_RECLAIM], 1);
+        /* dirty, without a slot and with one of its own */
+        for (unsigned i = 0; i < 2; i++) {
+                make_present(1, rw, PTE_D, 7 + i);
+                assert_int_equal(reclaim(), 1);
+                assert_int_equal(env.far[pte_num(env.pte[1])][0], 7 + i);
+                env_slot_free(pte_num(env.pte[1]));
+                env.pte[1] = 0;
+        }
+        frame_t f = fetch(0);
+        env.content[f][0] = 9;
+        env.pte[0] |= PTE_D;
+        reclaim();
+        flushed();
+        assert_int_equal(reclaim(), 1);
+        assert_int_equal(env.far[slot][0], 9);
+}
+
+/* A turn meets each frame once, where the last piece is short too, and whoever takes a piece. */
+static void test_turn(void **state)
+{
+        const uint32_t n = 29;
+
+        (void)state;
+        env_teardown();
+        env_setup(n, SLOTS, n, 10);
+        for (unsigned v = 0; v < n; v++)
+                make_present(v, rw, PTE_A, 1);
+        assert_int_equal(clock_pass(&env.pg, n, cnt).cleared, n);
+        flushed();
+        assert_int_equal(reclaim() + clock_pass(&env.pg, n - 8, cnt).freed, n);
+}
+
+/* It evicts a few pages, and passes few frames. */
+static void test_reclaim_bound(void **state)
+{
+        (void)state;
+        for (unsigned v = 0; v < FRAMES; v++)
+                make_present(v, rw, 0, 1);
+        uint64_t scanned = cnt[CNT_SCANNED];
+        assert_int_equal(reclaim(), 8);
+        assert_int_equal(cnt[CNT_SCANNED] - scanned, 8);
+        while (reclaim())
+                ;
+        assert_true(cnt[CNT_SCANNED] - scanned <= FRAMES + 128);
+}
+
+static bool odd(uint64_t slot) { return slot & 1; }
+
+/* What has to be posted, or shares its slot, is left to the cleaner, which looks there first. */
+static void test_reclaim_leaves(void **state)
+{
+        (void)state;
+        env.post = posts;
+        frame_t f = make_present(0, rw, PTE_D, 1);
+        assert_int_equal(reclaim(), 0);
+        assert_int_equal(env.pte[0], pte_make_present(ENV_PFN0 + f, rw, PTE_D));
         assert_int_equal(env.frames[f].slot, SLOT_NONE);
-        /* it may be used at once */
-        assert_int_equal(page_install(&env.pg, &env.pte[1], f, rw, PTE_A), 0);
-        /* free frames are not taken */
-        assert_false(clock_take_clean(&env.pg, FRAMES - 1));
+        assert_int_equal(env.writes, 0);
+        assert_int_equal(env.pg.writing, 0);
+        clock_pass(&env.pg, 0, cnt);
+        assert_int_equal(env.pg.writing, 1);
+        end_writes();
+        assert_int_equal(kind(0), PTE_REMOTE);
+        env.post = NULL;
+        fetch(0);                               /* it has a slot of its own now */
+        env.pte[0] = (env.pte[0] & ~PTE_A) | PTE_D;
+        env.post = posts;
+        assert_int_equal(reclaim(), 0);
+        assert_int_equal(env.pg.writing, 0);
+        env.post = NULL;
+        assert_int_equal(reclaim(), 1);
+
+        uint64_t slot = make_remote(1, rw, 5);
+        atomic_fetch_add(&env.slot_used[slot], 1);
+        f = fetch(1);
+        env.pte[1] = (env.pte[1] & ~PTE_A) | PTE_D;
+        assert_int_equal(reclaim(), 0);
+        assert_int_equal(env.frames[f].slot, slot);
+        atomic_fetch_sub(&env.slot_used[slot], 1);
+
+        env.post = posts;
+        env.at_once = odd;
+        assert_int_equal(reclaim(), slot & 1);
 }
 
 /* A stamp is believed only when its flush is complete, wherever the counter stands. */
@@ -734,7 +819,7 @@ static void check_epochs(uint64_t first)
         assert_int_equal(frame_word_epoch(env.frames[f].word), (uint32_t)(first + 1));
         for (unsigned i = 0; i < 20; i++) {             /* many begin, none completes */
                 assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).unflushed, 1);
-                assert_false(clock_take_clean(&env.pg, f));
+                assert_int_equal(reclaim(), 0);
                 env_flush_begin();
         }
         env.flushed = first + 1;

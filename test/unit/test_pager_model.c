@@ -80,14 +80,13 @@ static void wait_faults(unsigned v)
 
 static void need_frame(struct cpu *c)
 {
-        for (unsigned tries = 0; tries < 4; tries++) {
-                frame_t n = rnd(env.nframes);
-                if (clock_take_clean(&env.pg, n)) {
-                        m.seen[SEEN_DIRECT]++;
-                        frame_free(&env.pg, &c->list, n);
-                        return;
-                }
-        }
+        uint64_t dirty = c->cnt[CNT_EVICTED_DIRTY];
+        uint32_t freed = clock_reclaim(&env.pg, &c->sweeper, &c->list, c->cnt);
+
+        m.seen[SEEN_DIRECT] += freed;
+        m.seen[SEEN_DIRECT_DIRTY] += c->cnt[CNT_EVICTED_DIRTY] - dirty;
+        if (freed > 0)
+                return;
         frame_list_drain(&env.pg, &c->list);
         point();
 }
@@ -359,6 +358,7 @@ static void gmem_actor(void *arg)
 }
 
 static bool post_some(void) { return !chance(4); }
+static bool odd(uint64_t slot) { return slot & 1; }
 
 /* The last to stop: other actors wait for the transfers that it ends. */
 static void io_actor(void *arg)
@@ -530,6 +530,8 @@ static void episode_begin(uint64_t seed)
         m.io_errors = chance(2) ? 0 : 2 + rnd(30);
         if (chance(2))
                 env.post = post_some;
+        if (chance(2))
+                env.at_once = odd;
         m.prefetches = !chance(4);
         env.pg.blind = chance(4);
         m.io_pause = 1u << rnd(9);
@@ -607,8 +609,71 @@ static void test_model(void **state)
         }
 }
 
+/* --- the lists of free frames alone, with batches of one or two frames --- */
+
+#define LIST_ACTORS 4
+#define LIST_FRAMES 6
+static bool owned[LIST_FRAMES];
+
+static void no_tick(void) {}
+
+static void list_free(struct cpu *c, frame_t n)
+{
+        owned[n] = false;
+        if (c == m.cpu)                 /* the cleaner */
+                frame_collect(&env.pg, n);
+        else
+                frame_free(&env.pg, &c->list, n);
+}
+
+static void list_actor(void *arg)
+{
+        struct cpu *c = arg;
+        frame_t have[2], n;
+
+        for (unsigned i = 0, held = 0; i < 100 || held > 0; i++) {
+                bool take = i < 100 && held < 2 && chance(2);
+                if (take && (n = frame_take(&env.pg, &c->list, c->cnt)) != FRAME_NONE) {
+                        if (owned[n])
+                                sched_fail("frame %u was taken twice", n);
+                        owned[n] = true;
+                        have[held++] = n;
+                } else if (held > 0) {
+                        list_free(c, have[--held]);
+                }
+                if (chance(2))
+                        frame_list_drain(&env.pg, &c->list);
+        }
+        frame_list_drain(&env.pg, &c->list);
+        if (c == m.cpu)
+                frames_give(&env.pg);
+}
+
+static void test_lists(void **state)
+{
+        uint64_t seed = sched_setting("SEED", (uint64_t)time(NULL) << 20);
+
+        (void)state;
+        for (unsigned i = 0; i < 500 / sched_slow; i++, seed++) {
+                sched_seed(seed);
+                env_setup(LIST_FRAMES, 1, 1, 0);
+                env.pg.batch = 1 + rnd(2);
+                memset(&m, 0, sizeof(m));
+                memset(owned, 0, sizeof(owned));
+                sched_reset(1 + rnd(4), no_tick);
+                for (unsigned k = 0; k < LIST_ACTORS; k++)
+                        sched_spawn(list_actor, &m.cpu[k]);
+                sched_run();
+                const char *bad = sched_failed() ? "an invariant broke" : env_audit_empty();
+                if (bad)
+                        fail_msg("%s; again with SEED=%lu", bad, (unsigned long)seed);
+                env_teardown();
+        }
+}
+
 int main(void)
 {
-        const struct CMUnitTest tests[] = { cmocka_unit_test(test_model) };
+        const struct CMUnitTest tests[] = { cmocka_unit_test(test_lists),
+                                            cmocka_unit_test(test_model) };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,6 +42,7 @@ struct cpu {
         uint64_t random;
         struct tlb tlb[PAGES];
         struct frame_list list;
+        struct sweeper sweeper;
         uint64_t cnt[CNT_COUNT];
         uint32_t *wrote;                /* per object: what this thread last wrote to its word */
         uint64_t accesses, faults;
@@ -201,14 +202,8 @@ static int fetch(struct cpu *c, unsigned v, pte_t p, bool write)
 
 static void need_frame(struct cpu *c)
 {
-        for (unsigned i = 0; i < FRAMES; i++) {
-                frame_t f = rnd(c, FRAMES);
-                if (clock_take_clean(&env.pg, f)) {
-                        frame_free(&env.pg, &c->list, f);
-                        return;
-                }
-        }
-        sched_yield();
+        if (!clock_reclaim(&env.pg, &c->sweeper, &c->list, c->cnt))
+                sched_yield();
 }
 
 static int fault(struct cpu *c, unsigned v, bool write)

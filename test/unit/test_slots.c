@@ -135,6 +135,7 @@ bool timed_wait(const void *word, uint64_t seen, frame_t f)
 static void no_tables(void **state)
 {
         (void)state;
+        assert_true(env_slot_take() == SLOT_NONE);      /* no slab yet */
         /* No tables; then enough for the common part alone; then for the slab's map, but not for
          * the slab. */
         for (unsigned n = 0; n < 3; n++) {
@@ -164,6 +165,30 @@ static void ahead(void **state)
         slots_lease_ahead();
         assert_int_equal(asked, 5);
         assert_int_equal(control.nslabs, 2);
+}
+
+/* A vCPU that evicts by itself asks the host for nothing, and takes no slot that is posted. */
+static void taken(void **state)
+{
+        (void)state;
+        uint64_t n = slots_in_use(), slot = env_slot_take();
+        unsigned before = asked;
+        assert_true(env_slot_writable(slot));
+        assert_false(env_slot_posted(slot));
+        assert_int_equal(slots_in_use(), n + 1);
+        control.slabs[0].kind = control.slabs[1].kind = SLAB_REMOTE;
+        assert_true(env_slot_posted(slot));
+        assert_true(env_slot_take() == SLOT_NONE);
+        assert_int_equal(slots_in_use(), n + 1);
+        control.slabs[0].kind = control.slabs[1].kind = SLAB_MEMORY;
+        /* no search before this process frees a slot, or has a new slab */
+        assert_true(env_slot_take() == SLOT_NONE);
+        env_slot_free(slot);
+        slot = env_slot_take();
+        assert_true(slot != SLOT_NONE);
+        env_slot_free(slot);
+        assert_int_equal(slots_in_use(), n);
+        assert_int_equal(asked, before);
 }
 
 static void to_the_end(void **state)
@@ -197,6 +222,9 @@ static void to_the_end(void **state)
         before = asked;
         assert_true(env_slot_alloc() == SLOT_NONE);
         assert_int_equal(asked, before);        /* it said that this is final */
+        assert_true(env_slot_take() == SLOT_NONE);
+        env_slot_free(1ull << SLAB_SHIFT | 17);
+        assert_int_equal(env_slot_take(), 1ull << SLAB_SHIFT | 17);
         env_slot_free(1ull << SLAB_SHIFT | 17);
         assert_int_equal(env_slot_alloc(), 1ull << SLAB_SHIFT | 17);
 }
@@ -237,8 +265,8 @@ static int setup(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(no_tables), cmocka_unit_test(ahead), cmocka_unit_test(to_the_end),
-                cmocka_unit_test(batches),
+                cmocka_unit_test(no_tables), cmocka_unit_test(ahead), cmocka_unit_test(taken),
+                cmocka_unit_test(to_the_end), cmocka_unit_test(batches),
         };
         return cmocka_run_group_tests_name("slots", tests, setup, NULL);
 }

@@ -10,6 +10,7 @@
 
 struct control control;
 struct vcpu vcpu_self;
+const struct vcpu_fixed vcpu_self_fixed;
 uint64_t vcpu_self_xfer[PAGE_SIZE / 8];
 struct lock mm_lock;
 _Atomic uint32_t object_cuts;
