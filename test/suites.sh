@@ -190,7 +190,7 @@ suites() {
         suite 'mutants of the lives in the tree' 1200 - test/unit/mutate_life.sh
         suite 'mutants of the fences' 1200 - test/unit/mutate_fence.sh
         suite 'mutants of the copies' 1200 - test/unit/mutate_copies.sh
-        suite 'words that vCPUs share' 300 - test/unit/mutate_lines.sh
+        suite 'mutants of what vCPUs share' 300 - test/unit/mutate_lines.sh
         suite 'mutants of mappings' 300 - test/unit/mutate_memory.sh
         suite 'mutants of threads' 600 - test/unit/mutate_threads.sh
     fi

@@ -360,14 +360,15 @@ static void flush_if_due(struct pager *pg, const struct clock_result *r, bool ne
                 atomic_store_explicit(&pg->cleared, 0, memory_order_relaxed);
                 atomic_store_explicit(&pg->passed_covered, tail, memory_order_relaxed);
         }
-        uint32_t cleared = r->cleared;
-        if (cleared)
-                cleared += atomic_fetch_add_explicit(&pg->cleared, cleared, memory_order_relaxed);
-        else
-                cleared = atomic_load_explicit(&pg->cleared, memory_order_relaxed);
-        uint32_t passed =
-                tail - atomic_load_explicit(&pg->passed_covered, memory_order_relaxed);
-        if ((needed && r->unbegun && !r->freed) || cleared + passed >= pg->nframes / 4) {
+        uint32_t before = r->cleared ? atomic_fetch_add_explicit(&pg->cleared, r->cleared,
+                                                                 memory_order_relaxed)
+                                     : atomic_load_explicit(&pg->cleared, memory_order_relaxed);
+        int32_t cleared = (int32_t)(before + r->cleared);
+        /* Below 0 for a moment: another evictor may have counted what came after tail was read. */
+        int32_t passed =
+                (int32_t)(tail - atomic_load_explicit(&pg->passed_covered, memory_order_relaxed));
+        if ((needed && r->unbegun && !r->freed) ||
+            cleared + passed >= (int32_t)(pg->nframes / 4)) {
                 env_flush_begin();
                 cnt[passed > cleared ? CNT_BEGUN_PASSED : CNT_BEGUN_HAND]++;
         }
@@ -482,8 +483,9 @@ uint32_t clock_reclaim(struct pager *pg, struct sweeper *s, struct frame_list *l
         env_flush_look();
         for (unsigned i = 0; i < RECLAIM_VISITS && r.freed < RECLAIM_FRAMES; i++)
                 visit(pg, l, next_frame(pg, s), &r, cnt);
+        /* All evictors write to the words of flush_if_due(), so it is asked once a piece. */
         s->cleared += r.cleared;
-        if (s->at >= s->end || r.unbegun) {     /* once a piece: all evictors write to these words */
+        if (s->at >= s->end || r.unbegun) {
                 r.cleared = s->cleared;
                 s->cleared = 0;
                 flush_if_due(pg, &r, true, cnt);

@@ -174,8 +174,8 @@ struct clock_result { uint32_t freed, cleared, used, unflushed, unbegun, busy, a
  * when the write ring is full.  OUT freed: frames; cleared: A bits cleared; used: USED bits
  * cleared; unflushed: cold frames left because their flush is not over; unbegun: of these, because
  * it had not begun; busy: frames that were claimed, by a fetch or an operation on a range, which
- * will use them or free them.  [I] If nothing was freed and no write is under way, all flushes that were
- * missing have begun: the caller may wait for the last one. */
+ * will use them or free them.  [I] If nothing was freed and no write is under way, all flushes that
+ * were missing have begun: the caller may wait for the last one. */
 struct clock_result clock_pass(struct pager *pg, uint32_t n, uint64_t *cnt);
 /* Completes finished writes, and begins none: also for fork, during which no slot may be taken back
  * and no entry that is looked at may change.  Returns how many frames were freed. */
@@ -186,8 +186,8 @@ uint32_t clock_complete(struct pager *pg, uint64_t *cnt);
  * clock_pass() has completed it; -EBUSY: it is pinned; -ENOSPC: no slot is available; else the far
  * tier failed. */
 int page_write_back(struct pager *pg, pte_slot_t *pte, uint64_t *cnt);
-/* For a vCPU out of frames: advances the hand too, and evicts a few pages by itself, of those that
- * take no exit.  Their frames go to the vCPU's list.  Returns how many. */
+/* Direct reclaim, by a vCPU that is out of frames: advances the hand and evicts a few pages, those
+ * that take no exit.  Their frames go to its list l.  Returns how many. */
 uint32_t clock_reclaim(struct pager *pg, struct sweeper *s, struct frame_list *l, uint64_t *cnt);
 
 #endif

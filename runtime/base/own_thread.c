@@ -111,7 +111,7 @@ static void *nothing(void *arg) { return arg; }
 /* As it makes its first thread, libc takes signal 33 for its own setuid(): it sets a handler, and
  * opens the signal in the thread that makes the other one.  vmrun never calls that function, and
  * the signal is the program's.  So the first thread is made before there is a program, and the
- * signal's action is set again; make() does so for the mask. */
+ * signal's action is set again; make() restores the mask. */
 static void take_back_signal(void)
 {
         struct { uint64_t handler, flags, restorer, mask; } action;

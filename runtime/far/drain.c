@@ -97,9 +97,12 @@ static bool has_unasked(const struct far_node *n)
 
         for (uint32_t p = 0; p < processes; p++) {
                 const struct tree_process *o = &c->process[p];
-                /* In this order: the number may have been another process's. */
-                uint64_t held = atomic_load_explicit(&o->owned, memory_order_acquire) +
-                                atomic_load_explicit(&o->shared, memory_order_acquire);
+                /* A slot may move from one count to the other meanwhile: by a fork, or when a page
+                 * that is shared gets a slot of its own.  It is counted there first. */
+                uint64_t held = atomic_load_explicit(&o->owned, memory_order_acquire);
+                held |= atomic_load_explicit(&o->shared, memory_order_acquire);
+                held |= atomic_load_explicit(&o->owned, memory_order_acquire);
+                /* Then this: the number may have been another process's. */
                 uint64_t known = atomic_load_explicit(&o->asked, memory_order_acquire) |
                                  atomic_load_explicit(&o->drained, memory_order_acquire);
                 if (p != CONTROL->tree_number && held && !(known >> n->index & 1))

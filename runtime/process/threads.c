@@ -153,7 +153,7 @@ struct thread *threads_take_vcpu(void)
                         vm->vcpus_max);
         } else if (!room) {
                 say_no_vcpu("a cache of %llu pages is too small for %u threads (EAGAIN): use a "
-                            "larger --cache",
+                            "larger --cache, of 256K for each thread and 256K more",
                             (unsigned long long)CONTROL->nframes, next_vcpu);
         } else if ((t = calloc(1, sizeof(*t))) != NULL) {
                 int err = vcpu_create(vm, t, next_vcpu, ROLE_PROGRAM, why, sizeof(why));

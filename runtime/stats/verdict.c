@@ -7,14 +7,14 @@
 #include "stats/verdict.h"
 
 #define WAITS_PERCENT    10             /* of the time, some thread waits for far memory */
-#define NO_FRAME_PERCENT 5              /* of the faults that need a frame find none */
+#define NO_FRAME_PERCENT 5              /* of the faults that need a frame sleep for one */
 #define FAULTS_LEAST     1000
 #define SAMPLES_LEAST    16
 #define PART_PERCENT     50             /* of the time of a fetch */
 
 struct verdict {
         unsigned waits;                 /* per cent of the time */
-        unsigned no_frame;              /* per cent of the faults that need one */
+        unsigned no_frame;              /* per cent of the faults that need one sleep for it */
         unsigned wire, queue;           /* per cent of a fetch, 0: unknown */
         uint64_t damaged;
 };
@@ -49,9 +49,7 @@ static struct verdict judge(const struct stats *s)
         v.waits = percent(sum_ns(s, "latency_ns.fetch") + sum_ns(s, "latency_ns.wait"),
                           stats_value(s, "elapsed_ns"));
         if (faults >= FAULTS_LEAST)
-                v.no_frame = percent(stats_value(s, "count.frame_waits") +
-                                             stats_value(s, "count.direct_reclaim"),
-                                     faults);
+                v.no_frame = percent(stats_value(s, "count.frame_waits"), faults);
         /* only requests to nodes wait in a queue */
         if (queue && wire) {
                 v.queue = percent(queue, handler + queue + wire + install);
@@ -100,8 +98,8 @@ void stats_print_verdict(const struct stats *s, FILE *f)
         if (queue_limits(&v))
                 fprintf(f, "Requests queue up before they are sent: %u %% of a fetch.\n", v.queue);
         if (cleaner_is_behind(&v))
-                fprintf(f, "The cleaner is behind: in %u %% of the faults that needed a frame none "
-                           "was free.\n", v.no_frame);
+                fprintf(f, "The cleaner is behind: %u %% of the faults that needed a frame slept "
+                           "until one was free.\n", v.no_frame);
         if (v.damaged)
                 fprintf(f, "%llu pages were damaged and are lost: see the node's memory and the "
                            "network.\n", (unsigned long long)v.damaged);

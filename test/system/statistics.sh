@@ -23,6 +23,15 @@ verdict_of() {
     fi
 }
 
+# stats_value KEY: from $WORK/stats; nothing if the key is not there.
+stats_value() { awk -v key="$1" '$1 == key { print $2 }' "$WORK/stats"; }
+
+# ran_verdict NAME WHY: of a program that run_limited() ran.
+ran_verdict() {
+    [ "$status" = 0 ] || set -- "$1" "exit status $status"
+    verdict_of "$1" "$2"
+}
+
 # Uses far memory, says so, and never ends by itself.
 # shellcheck disable=SC2016 # for the inner shell
 endless=(bash -c 'a=({1..80000}); for i in "${a[@]}"; do :; done

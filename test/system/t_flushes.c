@@ -9,6 +9,7 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include "t_draw.h"
 #include "t_memory.h"
 
 #define UNMAP (16 * PG)                 /* bytes a munmap */
@@ -19,15 +20,12 @@ static atomic_bool over;
 
 static void *touch_random(void *arg)
 {
-        uint64_t x = 88172645463325252ull + (uintptr_t)arg;
+        uint64_t random = (uintptr_t)arg;
 
         for (uint64_t i = 0; i < amount; i++) {
-                x ^= x << 13;
-                x ^= x >> 7;
-                x ^= x << 17;
-                volatile char *p = memory + x % size / PG * PG;
-                if (x >> 63)
-                        *p = (char)x;
+                volatile char *p = memory + draw_from(&random, size / PG) * PG;
+                if (draw_from(&random, 2))
+                        *p = (char)i;
                 else
                         (void)*p;
         }

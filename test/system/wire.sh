@@ -24,14 +24,6 @@ wire() {
     run_limited "$vmrun" --cache 2M --debug --stats="$WORK/stats" --node "$node" "$@"
 }
 
-wire_value() { awk -v key="$1" '$1 == key { print $2 }' "$WORK/stats"; }
-
-# wire_verdict NAME WHY
-wire_verdict() {
-    [ "$status" = 0 ] || set -- "$1" "exit status $status"
-    verdict_of "$1" "$2"
-}
-
 # A page takes at least the latency, however it is waited for: 20 us are polled for, 1 ms is slept.
 wire_latency() {
     local name ns p50 LIMIT=$limit why
@@ -41,11 +33,11 @@ wire_latency() {
         why=''
         wire "mem:64M?latency=$ns" --prefetch none -- \
             "$build/examples/randmem" --size 8M --accesses 500
-        p50=$(wire_value latency_ns.fetch.p50)
+        p50=$(stats_value latency_ns.fetch.p50)
         # The upper end of a bucket, of which there are eight an octave.
         [ "${p50:-0}" -ge $ns ] || why="a fetch takes ${p50:-no time}"
-        [ "$(wire_value faults.fetch)" -ge 200 ] || why="only $(wire_value faults.fetch) fetches"
-        wire_verdict "$name" "$why"
+        [ "$(stats_value faults.fetch)" -ge 200 ] || why="only $(stats_value faults.fetch) fetches"
+        ran_verdict "$name" "$why"
     done
 }
 
@@ -57,24 +49,24 @@ wire_bandwidth() {
     before=$EPOCHREALTIME
     wire 'mem:64M?bandwidth=40M' -- "$build/examples/scan" --size 8M --passes 2
     took=$(((${EPOCHREALTIME/./} - ${before/./}) / 1000))
-    moved=$(($(wire_value count.fetched) + $(wire_value count.prefetched)))
+    moved=$(($(stats_value count.fetched) + $(stats_value count.prefetched)))
     # 40 MB/s are 102.4 us a page; nothing is under way when the program ends.
     [ $((moved * 1024)) -le $((took * 10000)) ] || why="$moved pages in $took ms"
     [ $moved -ge 3000 ] || why="only $moved pages"
-    wire_verdict "$name" "$why"
+    ran_verdict "$name" "$why"
 }
 
 wire_listed() {
     local name='wire: --check and --stats say what it stands for' LIMIT=$limit why=''
     selected "$name" || return 0
     wire 'mem:64M?latency=2400&bandwidth=12.5G' -- true
-    [ "$(wire_value node.0.latency_ns)" = 2400 ] || why='no latency'
-    [ "$(wire_value node.0.bandwidth)" = 12500000000 ] || why='no bandwidth'
-    wire_value wire.copied_ns | grep -q '^[0-9]' || why='no time of copies'
+    [ "$(stats_value node.0.latency_ns)" = 2400 ] || why='no latency'
+    [ "$(stats_value node.0.bandwidth)" = 12500000000 ] || why='no bandwidth'
+    stats_value wire.copied_ns | grep -q '^[0-9]' || why='no time of copies'
     run_limited "$vmrun" --check --node 'mem:64M?latency=2400&bandwidth=12.5G'
     grep -q 'behind a network of 2400 ns and 12.5 GB/s' "$OUT" || why='not in --check'
     [ "$status" != 125 ] || status=0            # of a host without KVM
-    wire_verdict "$name" "$why"
+    ran_verdict "$name" "$why"
 }
 
 # Two wires and plain memory side by side, in both ways of doing I/O, and while pages are written.
@@ -87,7 +79,7 @@ wire_mixed() {
             --node mem:24M -- "$build/examples/scan" --size 48M --write --streams 4
         why=''
         grep -q ' 0 errors' "$OUT" || why='wrong words'
-        wire_verdict "$name" "$why"
+        ran_verdict "$name" "$why"
     done
 }
 
@@ -100,10 +92,10 @@ wire_one_cpu() {
     run_limited taskset -c "$(taskset -cp $$ | sed 's/.*: \([0-9]*\).*/\1/')" \
         "$vmrun" --cache 4M --stats="$WORK/stats" --node 'mem:64M?latency=2400&bandwidth=12.5G' \
         "$build/examples/scan" --size 32M --passes 3
-    fetched=$(wire_value count.fetched)
+    fetched=$(stats_value count.fetched)
     [ "${fetched:-9999}" -le 200 ] || why="$fetched pages fetched on demand"
-    [ "$(wire_value count.prefetched)" -ge 20000 ] || why='hardly anything came ahead'
-    wire_verdict "$name" "$why"
+    [ "$(stats_value count.prefetched)" -ge 20000 ] || why='hardly anything came ahead'
+    ran_verdict "$name" "$why"
 }
 
 # Guides are called, good and bad ones; --stats names those that were stopped, and why. There is
@@ -117,11 +109,11 @@ wire_guides() {
     for how in touched trapped called late; do
         wire_guides_ended $how || why="none was ended: $how"
     done
-    [ "$(wire_value guide.0.state)" = removed ] || why='the first one is not removed'
+    [ "$(stats_value guide.0.state)" = removed ] || why='the first one is not removed'
     wire "$node" -- "$build/test/system/t_guides" --called signals
     wire_guides_ended interrupted || why='none was interrupted'
-    [ "$(wire_value guide.0.state)" = off ] || why='an interrupted guide is not off'
-    wire_verdict "$name" "$why"
+    [ "$(stats_value guide.0.state)" = off ] || why='an interrupted guide is not off'
+    ran_verdict "$name" "$why"
 }
 
 wire_guides_ended() {
@@ -143,13 +135,13 @@ wire_redis() {
         run_limited "$here/redis-lists" "$WORK/redis.sock" "$vmrun" "$@"
         [ "$status" = 0 ] || why="exit status $status with guide: $guide"
         said[$guide]=$(<"$OUT")
-        waits[$guide]=$(wire_value count.fetched)
+        waits[$guide]=$(stats_value count.fetched)
     done
     [ "${said[none]}" = "${said[redis]}" ] || why="it says ${said[redis]}, not ${said[none]}"
-    [ "$(wire_value guide.0.state)" = on ] || why="its state is $(wire_value guide.0.state)"
+    [ "$(stats_value guide.0.state)" = on ] || why="its state is $(stats_value guide.0.state)"
     [ $((waits[redis] * 2)) -lt $((waits[none])) ] ||
         why="${waits[redis]} waits with the guide, ${waits[none]} without"
-    wire_verdict "$name" "$why"
+    ran_verdict "$name" "$why"
 }
 
 # Neighbours in compressed rows, which no stride foresees.
@@ -162,10 +154,10 @@ wire_graph() {
         [ "$guide" = none ] || set -- "$@" --guide "$guide"
         wire "$@" -- "$build/test/system/t_graph"
         [ "$status" = 0 ] || why="exit status $status with guide: $guide"
-        waits[$guide]=$(($(wire_value count.fetched) + $(wire_value count.prefetch_late)))
+        waits[$guide]=$(($(stats_value count.fetched) + $(stats_value count.prefetch_late)))
     done
-    [ "$(wire_value guide.0.state)" = on ] || why="its state is $(wire_value guide.0.state)"
+    [ "$(stats_value guide.0.state)" = on ] || why="its state is $(stats_value guide.0.state)"
     [ $((waits[graph] * 2)) -lt $((waits[none])) ] ||
         why="${waits[graph]} waits with the guide, ${waits[none]} without"
-    wire_verdict "$name" "$why"
+    ran_verdict "$name" "$why"
 }

@@ -181,8 +181,6 @@ __attribute__((no_sanitize("thread"))) static void count_all(struct lines_result
                 const struct vcpu_stats *s = vcpu_stats(vcpu_block(i));
                 for (unsigned c = 0; c < CNT_COUNT; c++)
                         r->counter[c] += s->counter[c];
-                for (unsigned e = 0; e < EXIT_OPS; e++)
-                        r->exits[e] += s->exits[e];
                 for (unsigned k = 0; k < SPENT_KINDS; k++)
                         r->spent[i == vcpus][k] += sim_spent(i, k);
         }
@@ -205,8 +203,6 @@ static void finish(void)
         count_all(r);
         for (unsigned c = 0; c < CNT_COUNT; c++)
                 r->counter[c] -= g.first.counter[c];
-        for (unsigned e = 0; e < EXIT_OPS; e++)
-                r->exits[e] -= g.first.exits[e];
         r->ns = sim_now() - g.from;
         r->flushes = sim_look((const void *)&control.flush_epoch) - g.epoch;
         r->p50 = percentile(50);
@@ -283,9 +279,12 @@ static int64_t serve(const struct exit_req *rq)
         case EXIT_WAKE_PTE:
                 sim_wake((const void *)a[0], a[1] ? (uint32_t)a[1] : SIM_CPUS);
                 return 0;
-        case EXIT_KICK:
-                g.kicked[a[0]] = true;
+        case EXIT_KICK: {
+                const struct exit_kick *in = (const void *)a[0];
+                for (unsigned i = 0; i <= g.load.vcpus; i++)
+                        g.kicked[i] |= in->vcpus[i / 64] >> i % 64 & 1;
                 return 0;
+        }
         default:
                 printf("# an exit that the simulation does not know: %u\n", (unsigned)rq->op);
                 abort();

@@ -33,7 +33,6 @@ struct lines_load {
 struct lines_result {
         uint64_t ns;                    /* for all touches that were counted */
         uint64_t counter[CNT_COUNT];    /* of all vCPUs */
-        uint64_t exits[EXIT_OPS];
         uint64_t flushes;               /* begun */
         uint64_t p50, p99;              /* ns of a touch */
         uint64_t spent[2][SPENT_KINDS]; /* by the vCPUs of the program; by the cleaner */

@@ -452,7 +452,6 @@ CALLED(void *, memset, void *d, int c, size_t n)
         OPERATION(bits, type, fetch_and, old &v)                                                \
         OPERATION(bits, type, fetch_or, old | v)                                                \
         OPERATION(bits, type, fetch_xor, old ^ v)                                               \
-        OPERATION(bits, type, fetch_nand, ~(old & v))                                           \
         SWAP(bits, type)                                                                        \
         COMPARE(bits, type, compare_exchange_strong)                                            \
         COMPARE(bits, type, compare_exchange_weak)                                              \

@@ -20,9 +20,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "layout.h"
 
 #define SIM_CPUS 65                     /* 64, and the cleaner's */
-#define SIM_LINE 64
+#define SIM_LINE CACHE_LINE
 #define SIM_WORDS (SIM_LINE / 4)
 
 /* What the CPUs spend their time on. */

@@ -260,7 +260,7 @@ mutant pager/clock.c "a flush that is needed never begins" \
     '/^static void flush_if_due/,/^}/s/needed && r->unbegun/0 \&\& r->unbegun/'
 mutant pager/clock.c "a flush begins though frames are on their way" \
     '/^static void flush_if_due/,/^}/s/needed && r->unbegun && !r->freed/r->unbegun/'
-mutant pager/clock.c "a flush begins for each page" 's/>= pg->nframes \/ 4\)/> 0)/'
+mutant pager/clock.c "a flush begins for each page" 's/>= \(int32_t\)\(pg->nframes \/ 4\)/> 0/'
 mutant pager/clock.c "flushes of others are not seen" \
     's/if \(atomic_load_explicit\(&pg->next_flush.*/if (0) {/'
 mutant pager/clock.c "pages that streams pass begin no flush" \
@@ -511,18 +511,25 @@ mutant flush.c "the looker believes the first vCPU" \
     '/^void env_flush_look/,/^}/s/if \(flushed < reached\)/if (i == 0)/'
 mutant flush.c "what was complete is forgotten" \
     '/^void env_flush_look/,/^}/s/^        if \(!env_flush_done\(reached\)\)/        if (1)/'
-mutant flush.c "the looker looks for ever" '/^void env_flush_look/,/^}/s/\(&looking, 0,/(\&looking, 1,/'
+mutant flush.c "the looker looks for ever" \
+    '/^void env_flush_look/,/^}/s/\(&looking, 0,/(\&looking, 1,/'
 mutant flush.c "a vCPU notes the epoch after its flush" '
     /flush_self\(void\)/,/^}/{
         s/vcpu_self\.flushed, e\)/vcpu_self.flushed, atomic_load(\&control.flush_epoch))/
     }'
-mutant flush.c "all vCPUs are kicked" '/^static bool needs_flush/,/^}/s/return .*/return v \&\& epoch;/'
-mutant flush.c "an exit for each kick" '/^static void kick/,/^}/s/any = true;/vmexit(EXIT_KICK, (uint64_t)\&out, 0, 0);/'
-mutant flush.c "kicks do not wait for their effect" '/^static bool is_to_be_kicked/,/^}/s/\(last && /(last \&\& 0 \&\& /'
-mutant flush.c "a kick that was lost is not repeated" '/^static bool is_to_be_kicked/,/^}/s/\(last && .*\) \|\|$/last ||/'
-mutant flush.c "a flush leaves the mark of its kick" '/^void flush_self/,/^}/s/if \(atomic_load_explicit\(mine.*/if (0)/'
+mutant flush.c "all vCPUs are kicked" \
+    '/^static bool needs_flush/,/^}/s/return .*/return v \&\& epoch;/'
+mutant flush.c "an exit for each kick" \
+    '/^static void kick/,/^}/s/any = true;/vmexit(EXIT_KICK, (uint64_t)\&out, 0, 0);/'
+mutant flush.c "kicks do not wait for their effect" \
+    '/^static bool is_to_be_kicked/,/^}/s/\(last && /(last \&\& 0 \&\& /'
+mutant flush.c "a kick that was lost is not repeated" \
+    '/^static bool is_to_be_kicked/,/^}/s/\(last && .*\) \|\|$/last ||/'
+mutant flush.c "a flush leaves the mark of its kick" \
+    '/^void flush_self/,/^}/s/if \(atomic_load_explicit\(mine.*/if (0)/'
 mutant flush.c "one kick must do" '/^void flush_wait/,/^}/s/spins % 1024 ==/spins ==/'
-mutant flush.c "a wait ends at once" '/^void flush_wait/,/^}/s/!env_flush_done\(epoch\)/0 \&\& epoch/'
+mutant flush.c "a wait ends at once" \
+    '/^void flush_wait/,/^}/s/!env_flush_done\(epoch\)/0 \&\& epoch/'
 
 # The fault path
 build_test() {
@@ -639,7 +646,8 @@ mutant far/sums.c "sums of pieces are believed as they are" \
 mutant far/sums.c "pieces of another slot are believed" \
     's/(join\()seed\(slot\), piece, PIECES\)/\1~0u, piece, PIECES)/'
 mutant far/sums.c "a page of another slot fits" 's/^(static uint32_t seed.*return ).*/\1~0u; }/'
-mutant far/sums.c "pieces may change places" '/^static uint32_t join/,/^}/s/by_zeroes\[.\]\[[^]]*\]/0/g'
+mutant far/sums.c "pieces may change places" \
+    '/^static uint32_t join/,/^}/s/by_zeroes\[.\]\[[^]]*\]/0/g'
 mutant far/sums.c "the last piece of a long part is not read" \
     's/PIECE_SIZE \+ 1 - first/PIECE_SIZE + (len < PIECE_SIZE) - first/'
 mutant far/sums.c "a part ends in the next piece" 's/\(offset \+ len - 1\)/(offset + len)/'
@@ -671,7 +679,8 @@ mutant $node "a disk is up as soon as something has ended" \
     's/disk_is_down\(n\) && !d->given_up/disk_is_down(n) \&\& d->given_up < 2/'
 mutant $data "what was given up is carried out again" \
     's/if \(c->given_up\) \{/if (c->given_up \&\& !is_passing(result)) {/'
-mutant $data "what the kernel has not is waited for" 's/bool over = c->error != 0;/bool over = false;/'
+mutant $data "what the kernel has not is waited for" \
+    's/bool over = c->error != 0;/bool over = false;/'
 mutant $data "a disk that is down takes transfers" \
     '/^unsigned disk_post/,/^}/s/if \(disk_is_down\(n\)\)/if (0)/'
 mutant $data "vmrun's own pause is the disk's silence" 's/gap < most \? gap : most/gap/'
@@ -681,7 +690,8 @@ mutant $data "half a command is all of it" 's/if \(good == length\(c\)\) \{/if (
 mutant $data "a write that succeeds forgives nothing" \
     '/^static unsigned ended/,/^}/s/d->failing = 0;//'
 mutant $data "what failed and was handed back has failed still" 's/d->failed -= c->error != 0;//'
-mutant $data "prefetches take the pages of demand reads" 's/\(op == FAR_PREFETCH \? DISK_DEPTH : 0\)/0/'
+mutant $data "prefetches take the pages of demand reads" \
+    's/\(op == FAR_PREFETCH \? DISK_DEPTH : 0\)/0/'
 mutant $node "silence is waited for" 's/soon && quiet >= DISK_SILENT_MS/0/'
 mutant $node "one command that does not end is waited for" 's/oldest <= limit && //'
 mutant $node "a silent disk is lost" 's/^        if \(soon\)$/        if (0)/'

@@ -19,7 +19,8 @@ mutant $copies "a missed write is not noted" \
     '/^static void set_good/,/^}/s/^        set_bit/        if (!good) return; &/'
 mutant $copies "a copy is never good" \
     '/^static void set_good/,/^}/s/^        set_bit/        if (good) return; &/'
-mutant $copies "stale copies are read" '/^static unsigned readable/,/^}/s/ \|\| !is_good\(.*\)\)$/)/'
+mutant $copies "stale copies are read" \
+    '/^static unsigned readable/,/^}/s/ \|\| !is_good\(.*\)\)$/)/'
 mutant $copies "stale copies are written although they are threatened" \
     '/^static bool is_threatened/,/^}/s/return true/return false/'
 mutant $copies "only what this process gave up counts as a threat" \
@@ -161,7 +162,7 @@ mutant $drain "a node is drained before its slabs are looked at" \
 mutant $drain "a node is answered though others need it" \
     '/^static unsigned drain_node/,/^}/s/has_unasked\(n\)/0/'
 mutant $drain "a child that was not asked yet counts for nothing" \
-    '/^static bool has_unasked/,/^}/s/^( *)atomic_load_explicit\(&o->shared.*/\10;/'
+    '/^static bool has_unasked/,/^}/s/held \|= atomic_load_explicit\(&o->shared.*/;/'
 mutant $drain "a child answers for its parent" \
     '/^void drain_forked/,/^}/s/atomic_store_explicit\(&n->(asked|noted), false.*/;/'
 mutant $request "a write is over at a drained node, and nowhere else" \

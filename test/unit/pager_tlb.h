@@ -20,8 +20,8 @@
 enum seen {
         SEEN_FETCH, SEEN_FETCH_RACE, SEEN_READ_ERROR, SEEN_WRITE_ERROR, SEEN_WAIT, SEEN_SLEEP,
         SEEN_DIRECT, SEEN_DIRECT_DIRTY, SEEN_CLEARED, SEEN_UNFLUSHED, SEEN_PIN, SEEN_UNMAP,
-        SEEN_UNMAP_COLD,         SEEN_PROTECT, SEEN_MOVE, SEEN_LOCK, SEEN_EVICT_CLEAN, SEEN_EVICT_DIRTY, SEEN_READ,
-        SEEN_WRITE, SEEN_ORPHAN,
+        SEEN_UNMAP_COLD, SEEN_PROTECT, SEEN_MOVE, SEEN_LOCK, SEEN_EVICT_CLEAN, SEEN_EVICT_DIRTY,
+        SEEN_READ, SEEN_WRITE, SEEN_ORPHAN,
         SEEN_STRAY, SEEN_POSTED, SEEN_PIN_WRITING, SEEN_PREFETCH, SEEN_PREFETCH_RACE,
         SEEN_MARKER, SEEN_AHEAD, SEEN_WASTED, SEEN_ABANDONED, SEEN_PASSED,
         SEEN_PART, SEEN_PART_RACE, SEEN_PART_WAIT, SEEN_PART_AWAITED, SEEN_PART_LOST,
@@ -30,8 +30,8 @@ enum seen {
 static const char *const seen_name[] = {
         "fetch", "fetch lost a race", "read error", "write error", "wait for a busy page",
         "sleep for a busy page", "direct reclaim", "direct reclaim of a dirty page", "A cleared",
-        "unflushed", "pin", "unmap", "unmap without a flush", "protect", "move", "lock", "clean eviction",
-        "dirty eviction", "read", "write", "orphan",
+        "unflushed", "pin", "unmap", "unmap without a flush", "protect", "move", "lock",
+        "clean eviction", "dirty eviction", "read", "write", "orphan",
         "stray A or D", "posted fetch", "pin of a page that is being written",
         "prefetch", "prefetch lost a race", "marker", "use of a prefetched page", "wasted prefetch",
         "page unmapped while it was prefetched", "prefetched page that a stream passed",

@@ -150,14 +150,15 @@ static void run_threads(uint64_t each)
         mm_uncharge(LIMIT);
 }
 
-/* Never more than the limit; and no thread is refused while all use less, by the batch that each
- * may have under way between counter and stock. */
+/* Never more than the limit.  No thread is refused while all together, with the batch that each may
+ * have under way between counter and stock, stay below it.  One that wants more than there is must
+ * be. */
 static void test_threads(void **state)
 {
         (void)state;
         run_threads(LIMIT / THREADS - BATCH);
         assert_int_equal(refused, 0);
-        run_threads(LIMIT);
+        run_threads(LIMIT + 1);
         assert_true(refused > 0);
 }
 

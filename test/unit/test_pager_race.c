@@ -359,14 +359,14 @@ static void check_counts(const struct notices *notices)
 
 static void drop_page(struct cpu *c, unsigned v)
 {
-        pte_t old;
+        struct dropped d = DROPPED_NONE;
+
         atomic_store(&vma[v], 0);
         wait_faults(v);
-        frame_t f = page_detach(&env.pg, &env.pte[v], &old);
-        if (old & PTE_P)
+        page_drop(&env.pg, &c->list, &env.pte[v], &d);
+        if (d.flush)
                 flush_all();
-        if (f != FRAME_NONE)
-                frame_discard(&env.pg, &c->list, f);
+        dropped_free(&env.pg, &c->list, &d);
 }
 
 static void move_page(unsigned from, unsigned to)
