@@ -51,10 +51,18 @@ static bool is_early(uint64_t block)
         return are_far(block, 19, 41) && touch(block, 19) < LATE && touch(block, 40) < LATE;
 }
 
+/* The pages of two nodes mix where one ends and the other begins, but not both at the beginning and
+ * at the end of a block. */
+static bool is_late(uint64_t block)
+{
+        return are_far(block, BLOCK / 2, BLOCK / 2 + 1) && touch(block, 3) > LATE &&
+               touch(block, BLOCK - 4) > LATE;
+}
+
 static void *waits(void *block)
 {
         atomic_store(&begun, true);
-        fprintf(stderr, "a late page: %.3f s\n", touch((uint64_t)(uintptr_t)block, 7));
+        fprintf(stderr, "a late page: %.3f s\n", touch((uint64_t)(uintptr_t)block, BLOCK / 2));
         atomic_store(&has_come, true);
         return NULL;
 }
@@ -73,7 +81,7 @@ int main(int argc, char **argv)
         for (uint64_t i = 0; i < blocks && (late == blocks || early == blocks); i++)
                 if (early == blocks && is_early(i))
                         early = i;
-                else if (late == blocks && are_far(i, 7, 8) && touch(i, 3) > LATE)
+                else if (late == blocks && is_late(i))
                         late = i;
         CHECK(late != blocks && early != blocks);
         CHECK(pthread_create(&id, NULL, waits, (void *)(uintptr_t)late) == 0);
