@@ -37,12 +37,13 @@ enum vcpu_role { ROLE_PROGRAM = 0, ROLE_SERVICE = 1 };
 
 /* Frames that move between a vCPU's stock and the lists of free ones at a time, at most. */
 #define FRAME_BATCH 32
-/* A vCPU's stock of free frames. */
+/* Free frames, of which each names the next (kern/pager/frames.c).  first: any, where n is 0. */
+struct frame_chain { uint32_t first, n; };
+/* A vCPU's stock of them: two batches at most. */
 struct frame_list {
-        uint32_t n;
+        struct frame_chain free;
         uint32_t list;                  /* the next refill begins with this list */
         uint32_t low;                   /* the last refill left less than the low mark */
-        uint32_t f[2 * FRAME_BATCH - 1];
 };
 
 /* An evictor's piece of the frames (kern/pager/clock.c). */

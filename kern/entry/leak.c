@@ -89,7 +89,7 @@ int64_t leak_check(uint64_t pins)
                 frame_slots += (w & FRAME_RESIDENT) && pager.frames[i].slot != SLOT_NONE;
         }
         for (uint32_t i = 0; i < control.nvcpus; i++)
-                listed += vcpu_block(i)->frames.n;
+                listed += vcpu_block(i)->frames.free.n;
         bad += expect("resident frames", resident, t.frames);
         bad += expect("pins and claims", held, pins);
         bad += expect("locked frames", pager.locked, locked);

@@ -35,7 +35,7 @@ static void memory_usage(struct mm_usage *u)
         uint64_t stocks = 0, nfree = atomic_load_explicit(&pager.nfree, memory_order_relaxed);
 
         for (uint32_t i = 0; i < control.nvcpus; i++)
-                stocks += vcpu_block(i)->frames.n;
+                stocks += vcpu_block(i)->frames.free.n;
         *u = (struct mm_usage){
                 .mapped = vma_counts.total,
                 .mapped_peak = vma_counts.peak,

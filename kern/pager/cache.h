@@ -66,7 +66,7 @@ struct pager {
         uint32_t slot_pause;            /* frames that cleaner passes before the next such search */
         uint32_t writing;               /* frames claimed for a write that is under way */
         uint32_t passed_head;
-        frame_t freed;                  /* a batch of frames that are on no list yet */
+        struct frame_chain freed;       /* frames that are on no list yet */
         /* Evictions given up because there was no slot or the far tier failed. */
         uint64_t unwritable;
 };

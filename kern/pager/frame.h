@@ -55,7 +55,8 @@ typedef uint32_t frame_t;               /* index of a frame */
 
 struct frame {
         _Atomic uint64_t word;
-        /* The slot that this frame owns, which has or had its content, or SLOT_NONE. */
+        /* The slot that this frame owns, which has or had its content, or SLOT_NONE; of a free
+         * frame, the next one (frames.c). */
         uint64_t slot;
         /* The entry that maps it (PT pages are type-stable, so it can always be read). */
         _Atomic(pte_slot_t *) pte;

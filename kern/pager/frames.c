@@ -3,8 +3,8 @@
  * what others write only once a batch.
  *
  * A batch is a chain of free frames, named by the first.  The slot of a frame in it has the next
- * frame, and how many there are from here on.  spared of the first frame is the batch below it on
- * the list.
+ * frame; in the first of a batch that is on a list it also has, above, how many they are.  spared
+ * of the first is the batch below it on the list.  So batches move whole, whatever their length.
  *
  * [I] A list is one word: its first batch, and a tag that each change increments.  A vCPU reads
  * which batch is below, then takes the first by one compare-and-swap.  Meanwhile other vCPUs may
@@ -25,7 +25,7 @@
 void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64_t pfn0)
 {
         *pg = (struct pager){
-                .frames = frames, .nframes = nframes, .pfn0 = pfn0, .freed = NO_BATCH,
+                .frames = frames, .nframes = nframes, .pfn0 = pfn0,
                 .notices = { .frames = frames, .pfn0 = pfn0 },
         };
         atomic_init(&pg->nfree, nframes);
@@ -77,16 +77,21 @@ static uint32_t batch_size(struct pager *pg)
         return atomic_load_explicit(&pg->batch, memory_order_relaxed);
 }
 
-static uint32_t batch_length(const struct pager *pg, frame_t first)
+static void chain_add(struct pager *pg, struct frame_chain *c, frame_t n)
 {
-        return first == NO_BATCH ? 0 : (uint32_t)(pg->frames[first].slot >> 32);
+        pg->frames[n].slot = c->first;
+        *c = (struct frame_chain){ n, c->n + 1 };
 }
 
-/* Puts frame n in front of a batch, which is on no list. */
-static frame_t batch_add(struct pager *pg, frame_t first, frame_t n)
+/* Cuts off all behind the first `keep` frames. */
+static struct frame_chain chain_cut(struct pager *pg, struct frame_chain *c, uint32_t keep)
 {
-        pg->frames[n].slot = (uint64_t)(batch_length(pg, first) + 1) << 32 | first;
-        return n;
+        struct frame_chain rest = { c->first, c->n - keep };
+
+        for (uint32_t i = 0; i < keep; i++)
+                rest.first = (frame_t)pg->frames[rest.first].slot;
+        c->n = keep;
+        return rest;
 }
 
 /* The word of a list that was `head` and now begins with this batch. */
@@ -95,20 +100,24 @@ static uint64_t list_next(uint64_t head, frame_t first)
         return ((head >> 32) + 1) << 32 | first;
 }
 
-/* Gives a batch back.  Neighbours that are freed one after the other go to several lists. */
-static void batch_give(struct pager *pg, frame_t first)
+/* Gives a chain back, which is then empty.  Neighbours that are freed one after the other go to
+ * several lists. */
+static void batch_give(struct pager *pg, struct frame_chain *c)
 {
-        _Atomic uint64_t *list = &pg->list[first / FRAME_BATCH % FREE_LISTS].head;
+        struct frame *f = &pg->frames[c->first];
+        _Atomic uint64_t *list = &pg->list[c->first / FRAME_BATCH % FREE_LISTS].head;
         uint64_t head = atomic_load_explicit(list, memory_order_relaxed);
 
+        f->slot = (uint64_t)c->n << 32 | (frame_t)f->slot;
         /* Relaxed: other threads order nothing by the number. */
-        atomic_fetch_add_explicit(&pg->nfree, batch_length(pg, first), memory_order_relaxed);
+        atomic_fetch_add_explicit(&pg->nfree, c->n, memory_order_relaxed);
         do {
-                frame_set_spared(&pg->frames[first], (frame_t)head);
+                frame_set_spared(f, (frame_t)head);
                 /* Release: the vCPU that takes the batch sees its chain, and what is below. */
-        } while (!atomic_compare_exchange_weak_explicit(list, &head, list_next(head, first),
+        } while (!atomic_compare_exchange_weak_explicit(list, &head, list_next(head, c->first),
                                                         memory_order_release,
                                                         memory_order_relaxed));
+        c->n = 0;
 }
 
 /* Takes the first batch of a list; NO_BATCH: there is none. */
@@ -128,19 +137,19 @@ static frame_t batch_take(struct pager *pg, _Atomic uint64_t *list)
         return first;
 }
 
-/* A vCPU begins with the list after its last one: so vCPUs spread. */
-static void take_batches(struct pager *pg, struct frame_list *l, uint32_t want)
+/* Takes a batch.  A vCPU begins with the list after its last one: so vCPUs spread. */
+static bool take_batch(struct pager *pg, struct frame_list *l)
 {
-        unsigned empty = 0;             /* so many lists, one after the other */
-
-        while (l->n < want && empty < FREE_LISTS) {
-                frame_t f = batch_take(pg, &pg->list[l->list++ % FREE_LISTS].head);
-                empty = f == NO_BATCH ? empty + 1 : 0;
-                for (uint32_t n = batch_length(pg, f); n > 0; n--) {
-                        l->f[l->n++] = f;
-                        f = (frame_t)pg->frames[f].slot;
-                }
+        for (unsigned i = 0; i < FREE_LISTS; i++) {
+                frame_t first = batch_take(pg, &pg->list[l->list++ % FREE_LISTS].head);
+                if (first == NO_BATCH)
+                        continue;
+                l->free = (struct frame_chain){
+                        first, (uint32_t)(pg->frames[first].slot >> 32)
+                };
+                return true;
         }
+        return false;
 }
 
 /* Relaxed: nobody has written to these frames. */
@@ -149,25 +158,20 @@ static void take_fresh(struct pager *pg, struct frame_list *l, uint32_t want)
         uint32_t at = atomic_load_explicit(&pg->fresh, memory_order_relaxed), n;
 
         do {
-                n = want - l->n < pg->nframes - at ? want - l->n : pg->nframes - at;
+                n = want < pg->nframes - at ? want : pg->nframes - at;
         } while (n > 0 && !atomic_compare_exchange_weak_explicit(
                                   &pg->fresh, &at, at + n, memory_order_relaxed,
                                   memory_order_relaxed));
-        while (n-- > 0)
-                l->f[l->n++] = at++;
+        while (n > 0)
+                chain_add(pg, &l->free, at + --n);
 }
 
-/* Gives back all but `keep` frames of a stock, in batches that fit the stocks of other vCPUs. */
+/* Gives back all but `keep` frames of a stock. */
 static void spill(struct pager *pg, struct frame_list *l, uint32_t keep)
 {
-        uint32_t most = batch_size(pg);
+        struct frame_chain rest = chain_cut(pg, &l->free, keep);
 
-        while (l->n > keep) {
-                frame_t first = NO_BATCH;
-                for (uint32_t n = 0; n < most && l->n > keep; n++)
-                        first = batch_add(pg, first, l->f[--l->n]);
-                batch_give(pg, first);
-        }
+        batch_give(pg, &rest);
 }
 
 bool frame_list_refill(struct pager *pg, struct frame_list *l, uint64_t *cnt)
@@ -181,15 +185,14 @@ bool frame_list_refill(struct pager *pg, struct frame_list *l, uint64_t *cnt)
                 atomic_thread_fence(memory_order_seq_cst);      /* as below */
                 return false;
         }
-        take_batches(pg, l, want);
-        if (l->n < want)
+        if (!take_batch(pg, l))
                 take_fresh(pg, l, want);
         /* Full barrier, before this vCPU looks at service_asleep: a cleaner that falls asleep sees
          * this number, or is seen asleep (cleaner_main). */
-        l->low = atomic_fetch_sub(&pg->nfree, l->n) - l->n < low;
-        if (l->n > 2 * want)            /* a batch from when there were fewer vCPUs */
+        l->low = atomic_fetch_sub(&pg->nfree, l->free.n) - l->free.n < low;
+        if (l->free.n > 2 * want)       /* a batch from when there were fewer vCPUs */
                 spill(pg, l, want);
-        return l->n > 0;
+        return l->free.n > 0;
 }
 
 /* A claimed frame that no entry names becomes a free one, on no list yet. */
@@ -206,24 +209,23 @@ static void frame_reset(struct pager *pg, struct frame *f)
 void frame_free(struct pager *pg, struct frame_list *l, frame_t n)
 {
         frame_reset(pg, &pg->frames[n]);
-        if (l->n == sizeof(l->f) / sizeof(l->f[0]) || l->n >= 2 * batch_size(pg))
+        if (l->free.n >= 2 * batch_size(pg))
                 spill(pg, l, batch_size(pg));
-        l->f[l->n++] = n;
+        chain_add(pg, &l->free, n);
 }
 
 void frame_collect(struct pager *pg, frame_t n)
 {
         frame_reset(pg, &pg->frames[n]);
-        pg->freed = batch_add(pg, pg->freed, n);
-        if (batch_length(pg, pg->freed) >= batch_size(pg))
+        chain_add(pg, &pg->freed, n);
+        if (pg->freed.n >= batch_size(pg))
                 frames_give(pg);
 }
 
 void frames_give(struct pager *pg)
 {
-        if (pg->freed != NO_BATCH)
-                batch_give(pg, pg->freed);
-        pg->freed = NO_BATCH;
+        if (pg->freed.n > 0)
+                batch_give(pg, &pg->freed);
 }
 
 bool frames_there(struct pager *pg)
@@ -236,7 +238,8 @@ bool frames_there(struct pager *pg)
 
 void frame_list_drain(struct pager *pg, struct frame_list *l)
 {
-        spill(pg, l, 0);
+        if (l->free.n > 0)
+                batch_give(pg, &l->free);
 }
 
 void frame_discard(struct pager *pg, struct frame_list *l, frame_t n)

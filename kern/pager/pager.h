@@ -60,10 +60,12 @@ bool frame_list_refill(struct pager *pg, struct frame_list *l, uint64_t *cnt);
  * empty; FRAME_NONE: no frame is free. */
 static inline frame_t frame_take(struct pager *pg, struct frame_list *l, uint64_t *cnt)
 {
-        if (__builtin_expect(l->n == 0, 0) && !frame_list_refill(pg, l, cnt))
+        if (__builtin_expect(l->free.n == 0, 0) && !frame_list_refill(pg, l, cnt))
                 return FRAME_NONE;
-        frame_t n = l->f[--l->n];
+        frame_t n = l->free.first;
         struct frame *f = &pg->frames[n];
+        l->free.first = (frame_t)f->slot;
+        l->free.n--;
         f->slot = SLOT_NONE;
         frame_set_spared(f, 0);
         atomic_store_explicit(&f->pte, NULL, memory_order_relaxed);
@@ -75,8 +77,8 @@ static inline frame_t frame_take(struct pager *pg, struct frame_list *l, uint64_
 /* Gives a frame back that the caller holds CLAIMED and that no PTE names, with its slot, to the
  * vCPU's stock. */
 void frame_free(struct pager *pg, struct frame_list *l, frame_t f);
-/* The same for the cleaner, which collects a batch of them; where no frame is free it gives each at
- * once.  frames_give() gives what is collected.  [I] clock.c leaves nothing collected. */
+/* The same for the cleaner, which collects a batch of them.  frames_give() gives what is collected.
+ * [I] clock.c leaves nothing collected. */
 void frame_collect(struct pager *pg, frame_t f);
 void frames_give(struct pager *pg);
 /* Is a frame free that is in no stock? */

@@ -35,7 +35,7 @@ static void print_vcpu(unsigned n, const struct vcpu *v, const struct vcpu_fixed
                v->event, (ull)v->flushed, v->faulting ? (ull)v->faulting - 1 : 0);
         printf("        last entry to kern: rip=%#llx rsp=%#llx rax=%#llx cr2=%#llx; free frames "
                "in stock: %u\n",
-               (ull)v->regs.rip, (ull)v->regs.rsp, (ull)v->regs.rax, (ull)v->cr2, v->frames.n);
+               (ull)v->regs.rip, (ull)v->regs.rsp, (ull)v->regs.rax, (ull)v->cr2, v->frames.free.n);
 }
 
 static void print_file(const char *dir, const char *name)

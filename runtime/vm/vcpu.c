@@ -408,7 +408,7 @@ static void look_at_canaries(struct thread *t)
         const struct control *k = CONTROL;
         const char *where = v->canary0 != CANARY || v->canary1 != CANARY || v->canary2 != CANARY ||
                                             v->canary3 != CANARY || v->canary4 != CANARY ||
-                                            v->frames.n > FRAME_BATCH * 2 - 1
+                                            v->frames.free.n > FRAME_BATCH * 2
                                     ? "its vCPU's state"
                             : k->canary0 != CANARY || k->canary1 != CANARY ||
                                             k->canary2 != CANARY || k->canary3 != CANARY ||

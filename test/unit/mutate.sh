@@ -204,7 +204,7 @@ mutant pager/frames.c "a batch is taken twice" \
 mutant pager/frames.c "what is below a batch is forgotten" \
     '/^static frame_t batch_take/,/^}/s/frame_spared\(.*\]\)\),/NO_BATCH),/'
 mutant pager/frames.c "a batch counts as one frame" \
-    '/^static void batch_give/,/^}/s/batch_length\(pg, first\), mem/1, mem/'
+    '/^static void batch_give/,/^}/s/\(&pg->nfree, c->n/(\&pg->nfree, 1/'
 mutant pager/frames.c "fresh frames are taken twice" \
     '/^static void take_fresh/,/^}/s/while \(n > 0 && !/while (n > 0 \&\& 0 \&\& !/'
 mutant pager/clock.c "a pass keeps what it has freed" \
@@ -265,9 +265,11 @@ mutant pager/clock.c "flushes of others are not seen" \
     's/if \(atomic_load_explicit\(&pg->next_flush.*/if (0) {/'
 mutant pager/clock.c "pages that streams pass begin no flush" \
     's/cleared \+ passed >=/cleared >=/'
-mutant pager/frames.c "a stock keeps a batch that is too large" 's/if \(l->n > 2 \* want\)/if (0)/'
-mutant pager/frames.c "only one list is looked at" 's/empty < FREE_LISTS/empty < 1/'
-mutant pager/frames.c "no refill finds few frames" 's/- l->n < low;/- l->n < 0 * low;/'
+mutant pager/frames.c "a stock keeps a batch that is too large" 's/if \(l->free.n > 2 \* want\)/if (0)/'
+mutant pager/frames.c "only one list is looked at" 's/i < FREE_LISTS; i\+\+\) \{$/i < 1; i++) {/'
+mutant pager/frames.c "no refill finds few frames" 's/- l->free.n < low;/- l->free.n < 0 * low;/'
+mutant pager/frames.c "a chain is cut one frame too late" \
+    '/^static struct frame_chain chain_cut/,/^}/s/i < keep/i <= keep/'
 mutant pager/frames.c "each frame is a batch" \
     '/^void frame_collect/,/^}/s/>= batch_size\(pg\)/>= 1/'
 mutant pager/clock.c "clean pages are written back too" \

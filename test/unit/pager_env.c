@@ -346,18 +346,21 @@ static const char *audit_frames(struct frame_list *const lists[], unsigned nlist
                                 return complain("a frame does not know its entry", f, v);
                 }
         for (unsigned l = 0; l < nlists; l++)
-                for (uint32_t i = 0; i < lists[l]->n; i++)
-                        listed[lists[l]->f[i]]++;
+                for (uint32_t i = 0, f = lists[l]->free.first; i < lists[l]->free.n; i++) {
+                        if (listed[f]++ > 1)
+                                return complain("a stock has a frame twice", l, f);
+                        f = (frame_t)env.frames[f].slot;
+                }
         for (unsigned l = 0; l < FREE_LISTS; l++)
                 for (frame_t b = (frame_t)env.pg.list[l].head; b != FRAME_NONE;
                      b = env.frames[b].spared) {
                         uint32_t left = (uint32_t)(env.frames[b].slot >> 32);
-                        for (frame_t f = b; f != FRAME_NONE; f = (frame_t)env.frames[f].slot)
-                                if (listed[f]++ > 1 || left-- == 0)
-                                        return complain("a batch is longer than it says", b, f);
-                        if (left)
-                                return complain("a batch is shorter than it says", b, left);
-                        nfree += (uint32_t)(env.frames[b].slot >> 32);
+                        if (left == 0)
+                                return complain("a batch on a list is empty", l, b);
+                        nfree += left;
+                        for (frame_t f = b; left-- > 0; f = (frame_t)env.frames[f].slot)
+                                if (f >= env.nframes || listed[f]++ > 1)
+                                        return complain("a batch is shorter than it says", b, f);
                 }
         for (uint32_t f = env.pg.fresh; f < env.nframes; f++, nfree++)
                 listed[f]++;

@@ -356,7 +356,7 @@ static void test_page_is_lost(void **state)
         page_protect(&pager, &env.pte[0], pte_prot(true, false, false));
         assert_int_equal(fault_in(START, START + PAGE_SIZE, false), -EFAULT);
         assert_int_equal(fault_in(START, START + PAGE_SIZE, true), -EFAULT);
-        assert_int_equal(pager.nfree + vcpu_self.frames.n, env.nframes - 1);
+        assert_int_equal(pager.nfree + vcpu_self.frames.free.n, env.nframes - 1);
         pte_t old;
         assert_int_equal(page_detach(&pager, &env.pte[0], &old), FRAME_NONE);
         assert_int_equal(env.slot_used[0], 0);
@@ -610,7 +610,7 @@ static void test_ahead_fails(void **state)
         assert_int_equal(env.pte[0], remote);
         assert_int_equal(env.frames[n].slot, SLOT_NONE);
         assert_int_equal(clock_pass(&pager, env.nframes, counters()).freed, 1);
-        assert_int_equal(pager.nfree + vcpu_self.frames.n, env.nframes);
+        assert_int_equal(pager.nfree + vcpu_self.frames.free.n, env.nframes);
         assert_int_equal(env.slot_used[0], 1);
         env_teardown();
 }
@@ -645,7 +645,7 @@ static void test_ahead_is_abandoned(void **state)
                 assert_int_equal(env.pte[0], pte_make_remote(1, 0));
                 assert_int_equal(clock_pass(&pager, env.nframes, counters()).freed, 1);
                 assert_int_equal(env.slot_used[0], 0);
-                assert_int_equal(pager.nfree + vcpu_self.frames.n, env.nframes);
+                assert_int_equal(pager.nfree + vcpu_self.frames.free.n, env.nframes);
         }
         env_teardown();
 }

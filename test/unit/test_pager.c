@@ -36,7 +36,7 @@ static void begin(uint32_t nframes, uint32_t nslots, uint64_t first_epoch)
 {
         env_setup(nframes, nslots, PAGES, first_epoch);
         env.bug = on_bug;
-        list.n = 0;
+        list.free.n = 0;
         memset(cnt, 0, sizeof(cnt));
         rw = pte_prot(true, true, false);
         ro = pte_prot(true, false, false);
@@ -147,7 +147,7 @@ static void test_frame_counts(void **state)
                 f[i] = frame_take(&env.pg, &list, cnt);
                 assert_int_equal(env.frames[f[i]].word, FRAME_RESIDENT | FRAME_CLAIMED);
                 assert_int_equal(env.frames[f[i]].slot, SLOT_NONE);
-                assert_int_equal(env.pg.nfree + list.n, FRAMES - i - 1);
+                assert_int_equal(env.pg.nfree + list.free.n, FRAMES - i - 1);
         }
         assert_int_equal(frame_take(&env.pg, &list, cnt), FRAME_NONE);
         for (unsigned i = 0; i < FRAMES; i++) {
@@ -156,10 +156,10 @@ static void test_frame_counts(void **state)
                 else
                         frame_collect(&env.pg, f[i]);
                 frames_give(&env.pg);
-                assert_int_equal(env.pg.nfree + list.n, i + 1);
+                assert_int_equal(env.pg.nfree + list.free.n, i + 1);
                 audit();
         }
-        assert_true(list.n <= 4);               /* no vCPU hoards: it keeps two batches at most */
+        assert_true(list.free.n <= 4);               /* no vCPU hoards: it keeps two batches at most */
         assert_true(cnt[CNT_REFILLS] >= FRAMES / 2);
 }
 
@@ -183,7 +183,7 @@ static void test_list_overflow(void **state)
                 f[i] = frame_take(&env.pg, &list, cnt);
         for (unsigned i = 0; i < 100; i++) {
                 frame_free(&env.pg, &list, f[i]);
-                assert_true(list.n <= sizeof(list.f) / sizeof(list.f[0]));
+                assert_true(list.free.n <= 2 * FRAME_BATCH);
         }
         audit();
 }

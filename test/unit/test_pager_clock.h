@@ -719,9 +719,9 @@ static void test_reclaim(void **state)
         env.pte[0] |= PTE_A;
         assert_int_equal(reclaim(), 0);         /* used again */
         flushed();
-        uint32_t had = list.n;
+        uint32_t had = list.free.n;
         assert_int_equal(reclaim(), 1);
-        assert_int_equal(list.n, had + 1);
+        assert_int_equal(list.free.n, had + 1);
         assert_int_equal(env.pte[0], pte_make_remote(slot, rw));
         assert_int_equal(cnt[CNT_DIRECT_RECLAIM], 1);
         /* dirty, without a slot and with one of its own */

@@ -19,7 +19,7 @@ static uint32_t stocked(const struct frame_list *l)
         uint32_t n = 0;
 
         for (unsigned i = 0; i < MANY; i++)
-                n += l[i].n;
+                n += l[i].free.n;
         return n;
 }
 
@@ -27,7 +27,7 @@ static uint32_t stocked(const struct frame_list *l)
  * there were fewer vCPUs; and another vCPU gets all the rest. */
 static void test_stocks(void **state)
 {
-        struct frame_list l[MANY] = { { 0 } };
+        struct frame_list l[MANY] = { 0 };
         frame_t f[MANY * FRAMES_EACH + 1];
         uint32_t n = 0;
 
@@ -46,10 +46,10 @@ static void test_stocks(void **state)
                 for (unsigned i = 0; i < MANY; i++) {
                         for (n = 0; n < 1 + round * 9; n++)
                                 f[n] = frame_take(&env.pg, &l[i], cnt);
-                        assert_true(l[i].n <= 2 * env.pg.batch);
+                        assert_true(l[i].free.n <= 2 * env.pg.batch);
                         while (n > 0)
                                 frame_free(&env.pg, &l[i], f[--n]);
-                        assert_true(l[i].n > 0);
+                        assert_true(l[i].free.n > 0);
                         assert_true(stocked(l) <= env.nframes / 8);
                 }
         for (n = 0; (f[n] = frame_take(&env.pg, &list, cnt)) != FRAME_NONE; n++)
@@ -60,7 +60,7 @@ static void test_stocks(void **state)
                 frame_free(&env.pg, &list, f[--n]);
         for (unsigned i = 0; i < MANY; i++)
                 frame_list_drain(&env.pg, &l[i]);
-        assert_int_equal(env.pg.nfree + list.n, env.nframes);
+        assert_int_equal(env.pg.nfree + list.free.n, env.nframes);
 }
 
 /* The cleaner gives what it frees by the batch, here of two frames. */

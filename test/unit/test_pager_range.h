@@ -350,7 +350,7 @@ static void test_drop(void **state)
                 page_drop(&env.pg, &list, &env.pte[v], &d);
         assert_int_equal(d.n, FRAMES);
         dropped_free(&env.pg, &list, &d);
-        assert_int_equal(env.pg.nfree + list.n, FRAMES);
+        assert_int_equal(env.pg.nfree + list.free.n, FRAMES);
 }
 
 /* A frame that is pinned goes to the hand, which waits for the pin and for the flush. */
