@@ -3,12 +3,16 @@
 
 flushes() {
     OUT=$WORK/out ERR=$WORK/err
-    local threads
-    for threads in 1 16 64; do
-        flushes_a_turn random $threads 128 $((160000 / threads))
-        flushes_a_turn scan $threads 128 3
+    local mib mibs=32 threads
+    [ "$long" = no ] || mibs+=' 256'
+    for mib in $mibs; do
+        for threads in 1 16 64; do
+            flushes_a_turn "$mib" random $threads $((4 * mib)) $((2000 * mib / threads))
+            flushes_a_turn "$mib" scan $threads $((4 * mib)) 3
+        done
     done
-    flushes_of_a_range
+    flushes_of_a_range 256
+    [ "$long" = no ] || flushes_of_a_range 2048
     flushes_of_munmaps unmap 450 50
     flushes_of_munmaps cold 0 0
 }
@@ -22,12 +26,13 @@ flushes_run() {
         "$build/test/system/t_flushes" "$@"
 }
 
-# Eviction begins at most five in the time in which the hand passes all frames.
+# flushes_a_turn MIB ARGUMENT...: with MIB of cache. Eviction begins at most five in the time in
+# which the hand passes all frames.
 flushes_a_turn() {
-    local name="flushes a turn of the hand: $1, $2 threads" frames=8192 begun scanned why=''
-    local LIMIT=$limit
+    local name="flushes a turn of the hand: $2, $3 threads, $1 MiB" frames=$(($1 * 256)) begun
+    local scanned why='' LIMIT=$limit
     selected "$name" || return 0
-    flushes_run 32M "$@"
+    flushes_run "$1M" "${@:2}"
     begun=$(($(stats_value count.flushes_hand) + $(stats_value count.flushes_passed)))
     scanned=$(stats_value count.scanned)
     [ "${scanned:-0}" -gt $frames ] || why="the hand passed only ${scanned:-no} frames"
@@ -37,13 +42,13 @@ flushes_a_turn() {
     ran_verdict "$name" "$why"
 }
 
-# 64 for 2 GiB: 8 for this quarter of a GiB, and a few more of the program's start.
+# flushes_of_a_range MIB: 64 for 2 GiB, and a few more of the program's start.
 flushes_of_a_range() {
-    local name='flushes of MADV_DONTNEED, 256 MiB' LIMIT=$limit why='' begun
+    local name="flushes of MADV_DONTNEED, $1 MiB" LIMIT=$limit why='' begun
     selected "$name" || return 0
-    flushes_run 320M drop 256
+    flushes_run $(($1 + 64))M drop "$1"
     begun=$(stats_value count.flushes_range)
-    [[ ${begun:-0} -ge 1 && $begun -le 16 ]] || why="${begun:-no} flushes"
+    [[ ${begun:-0} -ge 1 && $begun -le $(($1 / 32 + 8)) ]] || why="${begun:-no} flushes"
     ran_verdict "$name" "$why"
 }
 
