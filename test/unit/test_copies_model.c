@@ -225,6 +225,11 @@ static void choose_world(void)
                 one_in.reset = 50 + rnd(200);
                 one_in.kill = 500 + rnd(3000);
                 first_after = 1000;
+        } else if (chance(2)) {         /* nodes that some processes reach, and others do not */
+                one_in.away = 30 + rnd(200);
+                one_in.cable = one_in.drain = one_in.restart = UINT32_MAX;
+                one_in.kill = 4000;
+                slow_in = 2;
         }
 }
 
