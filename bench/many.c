@@ -2,7 +2,7 @@
  * What many threads do at once, and how often a second: one program natively, under Linux swap and
  * under vmrun.
  *
- *   many [-m MIB] [-w PERCENT] [-t MILLISECONDS] [-n COUNT] SHAPE THREADS
+ *   many [-m MIB] [-t MILLISECONDS] [-n COUNT] SHAPE THREADS
  *
  * What a thread does in a shape:
  *   random       a page of an array of MIB (64) that all threads share, in random order
@@ -15,13 +15,13 @@
  *   malloc1      128 MiB are allocated and freed, untouched
  *   futex1       a word on which nobody waits is woken
  *   pingpong     a word goes to a thread of its own and comes back: two waits, two wake-ups
- *   munmap       it computes; the main thread maps, touches and unmaps 16 pages COUNT times
+ *   munmap       it computes; the main thread maps, touches and unmaps 16 pages COUNT (0) times
  *
  * The shapes with a digit are those of will-it-scale; files are in memory, so that no disk has a
- * part in them. PERCENT (50) of the accesses to the array are writes; a read looks whether the page
- * is the right one. All threads start together, after a turn over the array that they share, and
- * stop after MILLISECONDS (1000), or after COUNT operations in all. Prints operations a second:
- * `rate` of all threads, `slowest` and `fastest` of one, `first` of thread 0.
+ * part in them. Half of the accesses of random and sequential are writes; a read looks whether the
+ * page is the right one. All threads start together, after a turn over the array that they share.
+ * They stop after MILLISECONDS (1000), but those of munmap when the main thread is done. Prints
+ * operations a second: `rate` of all threads, `slowest` and `fastest` of one, `first` of thread 0.
  */
 #include <linux/futex.h>
 #include <pthread.h>
@@ -31,6 +31,7 @@
 #include "pattern.h"
 
 #define BATCH 32
+#define WRITES 50                       /* percent of accesses */
 #define MIB(n) ((size_t)(n) << 20)
 
 static struct worker {
@@ -50,7 +51,7 @@ static const struct shape {
 } *shape;
 
 static unsigned threads;
-static uint64_t mib = 64, writes = 50, milliseconds = 1000, count;
+static uint64_t mib = 64, milliseconds = 1000, count;
 static size_t pages;
 static char *array;
 static pthread_barrier_t start;
@@ -78,7 +79,7 @@ static uint64_t random_pages(struct worker *w, uint64_t percent)
         return BATCH;
 }
 
-static uint64_t random_(struct worker *w) { return random_pages(w, writes); }
+static uint64_t random_(struct worker *w) { return random_pages(w, WRITES); }
 static uint64_t fair(struct worker *w) { return random_pages(w, w->index ? 100 : 0); }
 
 static uint64_t sequential(struct worker *w)
@@ -86,7 +87,7 @@ static uint64_t sequential(struct worker *w)
         size_t part = pages / threads;
 
         for (unsigned i = 0; i < BATCH; i++, w->at = (w->at + 1) % part)
-                access_page(w->index * part + w->at, mix64(w->key++) % 100 < writes);
+                access_page(w->index * part + w->at, mix64(w->key++) % 100 < WRITES);
         return BATCH;
 }
 
@@ -199,7 +200,6 @@ static const struct shape shapes[] = {
 static void *work(void *arg)
 {
         struct worker *w = arg;
-        uint64_t most = count && shape->step != compute ? count / threads : UINT64_MAX;
 
         for (uint64_t done = 0; done < (array ? pages / threads : 1);)
                 done += shape->step(w);
@@ -207,7 +207,7 @@ static void *work(void *arg)
         w->began = now_ns();
         do
                 w->ops += shape->step(w);
-        while (w->ops < most && !atomic_load_explicit(&stop, memory_order_relaxed));
+        while (!atomic_load_explicit(&stop, memory_order_relaxed));
         w->ended = now_ns();
         return NULL;
 }
@@ -245,9 +245,9 @@ static void report(void)
 
 static bool arguments(int argc, char **argv)
 {
-        for (int c; (c = getopt(argc, argv, "m:w:t:n:")) != -1;) {
-                uint64_t *value = c == 'm' ? &mib : c == 'w' ? &writes :
-                                  c == 't' ? &milliseconds : c == 'n' ? &count : NULL;
+        for (int c; (c = getopt(argc, argv, "m:t:n:")) != -1;) {
+                uint64_t *value = c == 'm' ? &mib : c == 't' ? &milliseconds :
+                                  c == 'n' ? &count : NULL;
                 if (!value)
                         return false;
                 *value = strtoul(optarg, NULL, 10);
@@ -264,9 +264,9 @@ static bool arguments(int argc, char **argv)
 int main(int argc, char **argv)
 {
         if (!arguments(argc, argv)) {
-                fputs("usage: many [-m MIB] [-w PERCENT] [-t MILLISECONDS] [-n COUNT] SHAPE "
-                      "THREADS\n(256 threads at most, no more than pages; shapes: many.c)\n",
-                      stderr);
+                fputs("usage: many [-m MIB] [-t MILLISECONDS] [-n COUNT] SHAPE THREADS\n"
+                      "(256 threads at most, no more than pages; -n is for the shape munmap; "
+                      "shapes: many.c)\n", stderr);
                 return 2;
         }
         if (shape->step == random_ || shape->step == sequential || shape->step == fair) {
@@ -280,9 +280,9 @@ int main(int argc, char **argv)
         pthread_barrier_wait(&start);
         if (shape->step == compute)
                 munmaps();
-        else if (!count)
+        else
                 usleep((useconds_t)milliseconds * 1000);
-        atomic_store_explicit(&stop, !count || shape->step == compute, memory_order_relaxed);
+        atomic_store_explicit(&stop, true, memory_order_relaxed);
         for (unsigned i = 0; i < threads; i++)
                 pthread_join(workers[i].id, NULL);
         report();
