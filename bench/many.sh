@@ -4,14 +4,14 @@
 #   bench/many.sh [--shapes WORDS] [--threads WORDS] [--places WORDS] [--cpus N] [--mib N] [--ms N]
 #                 [--runs N] [--json FILE]
 #
-#   shapes   those of many.c; kmeans, graph (page rank), ycsb; stress
+#   shapes   those of many.c but munmap; kmeans, graph (page rank), ycsb; stress, which has munmap
 #   places   lab: with N CPUs (2); counted: lab --icount; here: if programs can run here
 #
 # WORDS are divided by commas. T threads run on min(T, CPUs) CPUs, with all that serves them. e: the
-# rate by the number of these CPUs and the rate of one thread. A quarter of the array of N MiB, or
-# of about as much that a program takes, is local: --cache, or memory.max for swap on a RAM disk,
-# which is measured in the lab, as it changes the machine. All else fits. Medians of N runs. lib.sh
-# has the variables.
+# rate of T threads divided by (the CPUs they have x the rate of one thread). A quarter of the array
+# of N MiB, or of about as much that a program takes, is local: --cache, or memory.max for swap on a
+# RAM disk, which is measured in the lab, as it changes the machine. All else fits. Medians of N
+# runs. lib.sh has the variables.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 # shellcheck source=bench/lib.sh
@@ -22,8 +22,43 @@ cd "$(dirname "$(realpath "$0")")/.."
 runs=1 cpus=2 mib=64 ms=1000 places=lab,here threads=''
 shapes=random,sequential,page_fault1,page_fault2,page_fault3,mmap1,malloc1,futex1,pingpong,stress
 far=random,sequential,fair,kmeans,graph,ycsb
+known=random,sequential,fair,page_fault1,page_fault2,page_fault3,mmap1,malloc1,futex1,pingpong
+known+=,kmeans,graph,ycsb,stress
 
-wanted() { [[ ,$2, == *,$1,* ]]; }
+wanted() { [[ ,$2, == *",$1,"* ]]; }
+
+# number OPTION VALUE MOST
+number() {
+    [[ $2 =~ ^[1-9][0-9]{0,5}$ && $2 -le $3 ]] ||
+        die "$1 '$2': must be a whole number from 1 to $3"
+}
+
+# words OPTION WORDS KNOWN
+words() {
+    local word list
+    IFS=, read -ra list <<<"$2"
+    for word in "${list[@]:-}"; do
+        wanted "$word" "$3" || die "$1 '$word': must be one of ${3//,/, }"
+    done
+}
+
+check_options() {
+    local name list t
+    for name in runs cpus mib ms; do number "--$name" "${!name}" 999999; done
+    words --places "$places" lab,counted,here
+    words --shapes "$shapes" "$known"
+    IFS=, read -ra list <<<"$threads"
+    for t in "${list[@]}"; do number --threads "$t" 256; done
+}
+
+# first_cpus N: of those that this process may use.
+first_cpus() {
+    local range usable=()
+    for range in $(sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status | tr , ' '); do
+        mapfile -O ${#usable[@]} -t usable < <(seq "${range%-*}" "${range#*-}")
+    done
+    (IFS=, && echo "${usable[*]:0:$1}")
+}
 
 # --- inside a place: a line `PLACE SYSTEM SHAPE THREADS CPUS KEY VALUE` for each figure ---
 
@@ -55,9 +90,10 @@ one() {
     sed -n "s/^\([a-z][a-z0-9_.]*\) \([0-9.]*\)$/$what \1 \2/p" "$work/out" "$work/stats"
 }
 
-# systems SHAPE THREADS CPUS: one run under each, on the first CPUS CPUs.
+# systems SHAPE THREADS CPUS: one run under each.
 systems() {
-    local cache=$((64 + 16 * $2)) program part pinned=(timeout 120 taskset -c "0-$(($3 - 1))")
+    local cache=$((64 + 16 * $2)) program part pinned
+    pinned=(timeout 120 taskset -c "$(first_cpus "$3")")
     set_program "$1" "$2"
     ! wanted "$1" "$far" || cache=$((mib / 4))
     one native "$@" "${pinned[@]}"
@@ -159,6 +195,7 @@ stress() {
 }
 
 options "runs cpus mib ms places threads shapes" "$@"
+check_options
 if [ -n "$inside" ]; then
     inside "$inside"
     exit
@@ -177,7 +214,6 @@ for place in ${places//,/ }; do
             die "on this machine: vmrun --check says that programs cannot run here"
         BENCH_WORK=$scratch "$@"
         ;;
-    *) usage ;;
     esac >"$scratch/$place"
     printf '\n%s: operations a second. Of the whole run of vmrun: waits for frames and direct\n' \
         "$place"
