@@ -10,8 +10,8 @@
 # WORDS are divided by commas. T threads run on min(T, CPUs) CPUs, with all that serves them. e: the
 # rate of T threads divided by (the CPUs they have x the rate of one thread). A quarter of the array
 # of N MiB, or of about as much that a program takes, is local: --cache, or memory.max for swap on a
-# RAM disk, which is measured in the lab, as it changes the machine. All else fits. Medians of N
-# runs. lib.sh has the variables.
+# RAM disk, which is measured in the lab, as it changes the machine. More is local where vmrun has
+# to have it for the threads. All else fits. Medians of N runs. lib.sh has the variables.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 # shellcheck source=bench/lib.sh
@@ -21,6 +21,7 @@ cd "$(dirname "$(realpath "$0")")/.."
 
 runs=1 cpus=2 mib=64 ms=1000 places=lab,here threads=''
 shapes=random,sequential,page_fault1,page_fault2,page_fault3,mmap1,malloc1,futex1,pingpong,stress
+limit=120 # seconds, of a run
 far=random,sequential,fair,kmeans,graph,ycsb
 known=random,sequential,fair,page_fault1,page_fault2,page_fault3,mmap1,malloc1,futex1,pingpong
 known+=,kmeans,graph,ycsb,stress
@@ -79,9 +80,11 @@ set_program() {
 
 # one SYSTEM SHAPE THREADS CPUS COMMAND...
 one() {
-    local what="$place $1 $2 $3 $4"
+    local what="$place $1 $2 $3 $4" status=0
     : >"$work/stats"
-    if ! "${@:5}" "${program[@]}" >"$work/out" 2>"$work/err"; then
+    "${@:5}" "${program[@]}" >"$work/out" 2>"$work/err" || status=$?
+    if [ $status != 0 ]; then
+        [ $status != 124 ] || echo "it did not end in $limit s" >"$work/err"
         echo "not measured: $what: $(grep -v '^$' "$work/err" | tail -n 1)" >&2
         return
     fi
@@ -92,10 +95,13 @@ one() {
 
 # systems SHAPE THREADS CPUS: one run under each.
 systems() {
-    local cache=$((64 + 16 * $2)) program part pinned
-    pinned=(timeout 120 taskset -c "$(first_cpus "$3")")
+    local cache=$((64 + 16 * $2)) least=$(($2 / 4 + 1)) program part pinned
+    pinned=(timeout "$limit" taskset -c "$(first_cpus "$3")")
     set_program "$1" "$2"
-    ! wanted "$1" "$far" || cache=$((mib / 4))
+    if wanted "$1" "$far"; then
+        # vmrun takes 64 frames for each thread, and the main thread is one more.
+        cache=$((mib / 4 > least ? mib / 4 : least))
+    fi
     one native "$@" "${pinned[@]}"
     one vmrun "$@" "${pinned[@]}" "$VMRUN" --no-config --overcommit --stats="$work/stats" \
         --cache "${cache}M" --node "mem:$((2 * mib + 512))M" --
@@ -176,6 +182,7 @@ stress() {
     local n=$1 t system
     for system in native swap vmrun; do
         g() { get $system "$@"; }
+        [ "$(g random 2 2 rate)" != 0 ] || continue
         printf '%s: %s %s, %s %s, %s %s\n' $system \
             "a reader's time beside 7 writers / alone" \
             "$(by "$(g fair 1 "$n" first)" "$(g fair 8 "$n" first)")" \
