@@ -2,7 +2,7 @@
 # the programs.
 # shellcheck shell=bash disable=SC2034,SC2154
 
-LIMIT=90                    # seconds that a program under vmrun may take
+LIMIT=240                   # seconds that a program under vmrun may take; in a busy lab 100
 told=(--seconds 300)        # of words: it works until finish(), however slow the machine is
 
 # lies SEED: memnode m's memory is changed from now on.
