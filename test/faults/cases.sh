@@ -35,7 +35,7 @@ garbage   fast not memnode's protocol: correct the address or the port
 token     fast refused: the token is wrong
 mute      7 accepted the connection but does not answer: see what it is doing there
 deaf      7 10.77.0.1:7473 does not answer the connection request within
-nodata    7 10.77.0.1:7473 does not answer the connection request within|cannot be made in time
+nodata    7 does not answer the connection request( within|s for data in time)
 END
 }
 
