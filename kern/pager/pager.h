@@ -23,16 +23,22 @@
 /* Notes the flush after which no TLB can hold the translation.  The caller has changed the entry,
  * and holds the frame (claim or pin) since before that.
  *
- * [I] A stamp is never replaced by an earlier one.  Two holders of a pin may have cleared A one
- * after the other, with a walk between them that set it again; then only the later stamp covers the
- * translation that this walk cached.  So the epoch is read after the word: if another thread has
- * stamped the frame since, the exchange fails. */
+ * [I] No stamp stays that is earlier than one that it replaced.  Two holders of a pin may have
+ * cleared A one after the other, with a walk between them that set it again; then only the later
+ * stamp covers the translation that this walk cached.  So the epoch is looked at again after the
+ * exchange: if it is still the same, no stamp was later.  (The exchange alone does not show that:
+ * where the epoch's low 32 bits are those of the frame's old stamp, a later stamp changes nothing.)
+ */
 static inline void frame_stamp(struct frame *f)
 {
-        uint64_t w = atomic_load(&f->word);
-        while (!atomic_compare_exchange_weak(
-                       &f->word, &w, (uint32_t)w | env_flush_next() << FRAME_EPOCH_SHIFT))
-                ;
+        uint64_t w = atomic_load(&f->word), next;
+
+        do {
+                next = env_flush_next();
+                while (!atomic_compare_exchange_weak(&f->word, &w,
+                                                     (uint32_t)w | next << FRAME_EPOCH_SHIFT))
+                        ;
+        } while (env_flush_next() != next);
 }
 
 /* The flush that a frame word's stamp names.  The stamp is the low 32 bits of an epoch.  One that

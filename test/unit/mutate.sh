@@ -13,7 +13,9 @@ build_test() { compile "$unit/test_pager_model.c" "$unit/pager_sched.c" "$unit/p
 mutant pager/pager.h "evicts without waiting for the flush" \
     's/^(.*return )\(int32_t\)age < 0.*$/\1next \&\& age ? 0 : 0;/'
 mutant pager/pager.h "stamps the flush that has begun" \
-    '/^static inline void frame_stamp/,/^}/s/env_flush_next\(\) << FRAME/(env_flush_next() - 1) << FRAME/'
+    '/^static inline void frame_stamp/,/^}/s/next << FRAME/(next - 1) << FRAME/'
+mutant pager/pager.h "an earlier stamp replaces a later one" \
+    '/^static inline void frame_stamp/,/^}/s/while \(env_flush_next\(\) != next\)/while (0)/'
 mutant pager/clock.c "stamps before it clears A" '
     /^static void second_chance/,/^}/{
         s/^(        pte_slot_t \*pte = entry_of.*)$/\1\n        frame_stamp(f);/
