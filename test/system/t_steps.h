@@ -15,13 +15,14 @@ enum steps_mode { STEPS_DEFAULT, STEPS_HANDLED, STEPS_IGNORED, STEPS_BLOCKED, ST
 static inline int steps_signal(unsigned round) { return (int)(round % 64) + 1; }
 
 /* A parent that ignores SIGCHLD does not learn how its children ended.  A blocked 32 ends a child
- * whose vmrun makes a thread: libc begins threads with it open (BUGS in vmrun(1)). */
+ * whose vmrun makes a thread, and one that is handled is lost there: libc begins threads with it
+ * open (BUGS in vmrun(1)). */
 static inline enum steps_mode steps_mode(unsigned round)
 {
         enum steps_mode m = round / 64 % STEPS_MODES;
 
         return (m == STEPS_IGNORED && steps_signal(round) == SIGCHLD) ||
-                               (m == STEPS_BLOCKED && steps_signal(round) == 32)
+                               (m != STEPS_IGNORED && steps_signal(round) == 32)
                        ? STEPS_DEFAULT
                        : m;
 }
