@@ -212,7 +212,8 @@ static void add_counters(struct stats *s)
                 .key = "count.%", .type = STATS_COUNTER, .metric = "count", .label = "number",
                 .help = "Counters without a name",
         }, all = {
-                .key = "evicted", .type = STATS_COUNTER, .help = "Pages that left the cache for others",
+                .key = "evicted", .type = STATS_COUNTER,
+                .help = "Pages that left the cache for others",
         }, doorbells = {
                 .key = "doorbells_per_64_evictions", .type = STATS_RATIO,
                 .help = "Times the cleaner was woken for 64 evictions",

@@ -259,7 +259,8 @@ values() {
     elif [ -n "$(disagreements "$WORK/stats")" ]; then
         why=$(disagreements "$WORK/stats" | head -n 1)
     # Each page is written back once: a page that is fetched later is clean.
-    elif [ "${evicted:-0}" -lt $((4 * pages)) ] || [ "${written:-99999}" -gt $((pages + slack)) ]; then
+    elif [ "${evicted:-0}" -lt $((4 * pages)) ] ||
+        [ "${written:-99999}" -gt $((pages + slack)) ]; then
         why="${written:-no} pages were written back for $pages, and $evicted evicted"
     fi
     if [ -z "$why" ]; then

@@ -2,8 +2,10 @@
  * Two memory nodes, of which one answers reads late: whether a thread that waits for a page there
  * delays a thread that reads pages of the other node.
  *
- * usage: t_silent MIB          of memory, more than the first node and the cache hold; says
- *                              "silent: ok" if the latter does not wait
+ * usage: t_silent MIB
+ *
+ * MIB of memory are more than the first node and the cache hold.  Says "silent: ok" if the latter
+ * thread does not wait.
  *
  * Prints its measurements on standard error.
  */
@@ -14,7 +16,7 @@
 
 #define LATE  1.0                       /* seconds; a page of the late node takes twice that */
 #define EARLY 20                        /* pages of the other node */
-#define MORE  (4 * MiB)                 /* twice the cache */
+#define MORE  1024                      /* pages: twice the cache */
 
 static volatile char *memory;
 static uint64_t early[EARLY], late;
@@ -73,9 +75,8 @@ static void push_out(void)
 {
         for (unsigned turn = 0; !are_far(); turn++) {
                 CHECK(turn < 4);
-                char *more = mmap(NULL, MORE, RW, ANON, -1, 0);
-                CHECK(more != MAP_FAILED);
-                for (uint64_t i = 0; i < MORE / PG; i++)
+                char *more = map_pages(MORE, RW, MAP_PRIVATE);
+                for (uint64_t i = 0; i < MORE; i++)
                         more[i * PG] = 1;
         }
 }
@@ -94,8 +95,7 @@ int main(int argc, char **argv)
         pthread_t id;
 
         CHECK(pages > 0);
-        memory = mmap(NULL, pages * PG, RW, ANON, -1, 0);
-        CHECK(memory != MAP_FAILED);
+        memory = map_pages(pages, RW, MAP_PRIVATE);
         for (uint64_t i = 0; i < pages; i++)
                 memory[i * PG] = 1;
         find(pages);

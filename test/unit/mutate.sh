@@ -267,7 +267,8 @@ mutant pager/clock.c "flushes of others are not seen" \
     's/if \(atomic_load_explicit\(&pg->next_flush.*/if (0) {/'
 mutant pager/clock.c "pages that streams pass begin no flush" \
     's/cleared \+ passed >=/cleared >=/'
-mutant pager/frames.c "a stock keeps a batch that is too large" 's/if \(l->free.n > 2 \* want\)/if (0)/'
+mutant pager/frames.c "a stock keeps a batch that is too large" \
+    's/if \(l->free.n > 2 \* want\)/if (0)/'
 mutant pager/frames.c "only one list is looked at" 's/i < FREE_LISTS; i\+\+\) \{$/i < 1; i++) {/'
 mutant pager/frames.c "no refill finds few frames" 's/- l->free.n < low;/- l->free.n < 0 * low;/'
 mutant pager/frames.c "a chain is cut one frame too late" \

@@ -159,7 +159,7 @@ static void test_frame_counts(void **state)
                 assert_int_equal(env.pg.nfree + list.free.n, i + 1);
                 audit();
         }
-        assert_true(list.free.n <= 4);               /* no vCPU hoards: it keeps two batches at most */
+        assert_true(list.free.n <= 4);          /* no vCPU hoards: it keeps two batches at most */
         assert_true(cnt[CNT_REFILLS] >= FRAMES / 2);
 }
 
