@@ -153,16 +153,25 @@ void slots_lease_ahead(void)
  * search, never over an exit but that of env_relax(). */
 static _Atomic uint32_t searching;
 
-static uint64_t search(bool steal)
+/* Acquire: sees the cursor as the last holder left it. */
+static bool may_search(void)
 {
-        unsigned spins = 0;
+        return !atomic_exchange_explicit(&searching, 1, memory_order_acquire);
+}
 
-        /* Acquire: sees the cursor as the last holder left it. */
-        while (atomic_exchange_explicit(&searching, 1, memory_order_acquire))
-                env_relax(spins++);
+static uint64_t search_alone(bool steal)
+{
         uint64_t slot = slotmap_take(&slots, steal);
+
         atomic_store_explicit(&searching, 0, memory_order_release);
         return slot;
+}
+
+static uint64_t search(bool steal)
+{
+        for (unsigned spins = 0; !may_search(); spins++)
+                env_relax(spins);
+        return search_alone(steal);
 }
 
 uint64_t env_slot_alloc(void)
@@ -184,7 +193,9 @@ uint64_t env_slot_take(void)
         if (atomic_load_explicit(&in_vain, memory_order_relaxed) ||
             atomic_load_explicit(&slots.nslabs, memory_order_acquire) == 0)
                 return SLOT_NONE;
-        uint64_t slot = search(false);
+        if (!may_search())              /* a fault waits for no other vCPU's search */
+                return SLOT_NONE;
+        uint64_t slot = search_alone(false);
         if (slot != SLOT_NONE && env_slot_posted(slot)) {
                 slotmap_put(&slots, slot);
                 slot = SLOT_NONE;
