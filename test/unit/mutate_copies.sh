@@ -108,16 +108,12 @@ mutant $life "a process that executes is still although it gave up writes" \
 
 mutant $life "a node that was silent at the cut has cut the dead off" \
     '/^static void note_silent/,/^}/s/if \(silent & bit\)/if (0)/'
-mutant $life "one answer is enough for all processes that were buried before" \
-    '/^static void note_silent/,/^}/s/else if \(silences.*/else {/'
 mutant $moves "no process asks whether a silent node answers" \
     '/^void moves_look/,/^}/s/atomic_load\(&slabs_common\(\)->uncut\)/0/'
 mutant $hold "a silent node has good copies of the dead" \
     '/^static uint64_t bury_owned/,/^}/s/spoil_copies\(t, first \+ i\)/;/'
 mutant far/cut.c "a node that one process does not know has cut the dead off" \
     's/= known < NODES_MAX .*;/= 0;/'
-mutant far/cut.c "a node that is lost for one process has cut the dead off" \
-    '/^static uint64_t cut_at_nodes/,/^}/s/\|\| !n->fences\)/|| !n->fences || n->lost)/'
 mutant $request "only places of when a write began can make its slot due" '
     /^static void send_write/,/^}/s/if \(any_unfencing\(.*/if (0)/
     /^static void begin_write/,/^}/s/^( *)send_write\(q\)/\1if (any_unfencing(q->slab, ~0u)) slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot)); send_write(q)/'

@@ -88,10 +88,10 @@ mutant $map "a slot that is due is freed" \
 mutant $map "a slot that is due is writable" \
     '/^bool slotmap_writable/,/^}/s/return w ==/return (w \& ~SLOT_DUE) ==/'
 
-# With the lock held, others wait; and what the model of fences meets too seldom.
+# With the lock held, others wait; and what the models of fences and copies meet too seldom.
 # shellcheck disable=SC2317 # called by mutant
 build_test() {
-    compile "$unit/test_tree.c" "$tree"/runtime/far/{tree,tree_hold,tree_life,memfd}.c \
+    compile "$unit/test_tree.c" "$tree"/runtime/far/{cut,tree,tree_hold,tree_life,memfd}.c \
         "$tree/runtime/base/privfd.c" "$tree/kern/far/slotmap.c" "$tree"/common/{clock,size}.c
 }
 mutant tree_life.c "the dead are buried at one go" 's/define BURY_MS 10/define BURY_MS 100000/'
@@ -111,4 +111,8 @@ mutant $hold "holders are looked for slot by slot" \
     '/^static uint64_t bury_64/,/^}/s/^        return freed \+.*/        for (; checks; checks \&= checks - 1) \
                 freed += finish_checks(t, first, checks \& -checks); \
         return freed;/'
+mutant tree_life.c "one answer is enough for all processes that were buried before" \
+    '/^static void note_silent/,/^}/s/else if \(silences.*/else {/'
+mutant far/cut.c "a node that is lost for one process has cut the dead off" \
+    '/^static uint64_t cut_at_nodes/,/^}/s/\|\| !n->fences\)/|| !n->fences || n->lost)/'
 totals

@@ -12,7 +12,11 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <cmocka.h>
+#include "base/options.h"
 #include "base/privfd.h"
+#include "far/cut.h"
+#include "far/io.h"
+#include "far/node.h"
 #include "tree_actor.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -232,6 +236,103 @@ static void dead(void **state)
         assert_true(d.range[0].first == 2 && d.range[0].last == 4);
         assert_true(d.range[1].first == 7 && d.range[1].last == 7);
         tree_unlock(&a.tree);
+        tree_close(&a.tree);
+}
+
+static uint64_t uncut(struct actor *a)
+{
+        return atomic_load(&((struct tree_common *)a->tree.units)->uncut);
+}
+
+/* Two processes cut off the dead, each with its own list.  A node that was silent for the later
+ * list has to answer one that was made after that: the earlier list did not name all the dead. */
+static void silent_node(void **state)
+{
+        static struct actor a;
+        struct tree_child c[2];
+        struct tree_dead early, late;
+
+        (void)state;
+        begin(&a);
+        a.tree.head->slab[0].kind = SLAB_REMOTE;
+        for (unsigned i = 0; i < 2; i++) {
+                assert_int_equal(tree_child(&a.tree, &c[i]), 0);
+                a.tree.head->record[c[i].number].pid = 1;       /* it came up */
+        }
+        tree_child_left(&c[0]);
+        mend(&a.tree);
+        tree_lock(&a.tree);
+        tree_dead_locked(&a.tree, &early);
+        tree_unlock(&a.tree);
+        tree_child_left(&c[1]);
+        mend(&a.tree);
+        tree_lock(&a.tree);
+        tree_dead_locked(&a.tree, &late);
+        tree_cut_locked(&a.tree, &late, 2);     /* node 1 did not answer */
+        assert_int_equal(uncut(&a), 2);
+        tree_cut_locked(&a.tree, &early, 0);    /* now it does */
+        assert_int_equal(uncut(&a), 2);
+        tree_dead_locked(&a.tree, &late);
+        tree_cut_locked(&a.tree, &late, 0);
+        assert_int_equal(uncut(&a), 0);
+        tree_unlock(&a.tree);
+        tree_close(&a.tree);
+}
+
+/* far/io.c, for cut_dead() */
+void io_start(struct vm *vm, struct slot_pieces *pieces) { (void)vm; (void)pieces; }
+void io_wait_attached(void) {}
+void info_(const char *fmt, ...) { (void)fmt; }
+struct options opt;
+
+static unsigned asked_to_cut;           /* a set of nodes */
+static int answers(struct far_node *n, const struct far_range *dead, unsigned count,
+                   unsigned limit_ms, char why[FAR_WHY])
+{
+        (void)limit_ms;
+        (void)why;
+        assert_true(count == 1 && dead->first == 2 && dead->last == 2);
+        asked_to_cut |= 1u << n->index;
+        return 0;
+}
+
+/* A node that only this process has lost cannot be told who died: with copies elsewhere the dead
+ * are buried, and the node counts as silent. */
+static void lost_node(void **state)
+{
+        static struct actor a;
+        const struct far_driver driver = { .kind = SLAB_REMOTE, .cut = answers };
+        struct node_option option = { .origin = "a node" };
+        struct far_node node[3], *nodes[3];
+        struct tree_child c;
+
+        (void)state;
+        begin(&a);
+        opt.replicas = 2;
+        a.tree.head->slab[0].kind = SLAB_REMOTE;
+        a.tree.head->slab[0].places = 2;
+        a.tree.head->slab[0].place[1].node = 1;
+        for (unsigned i = 0; i < 3; i++) {      /* no slab is on the third */
+                node[i] = (struct far_node){
+                        .driver = &driver, .option = &option, .index = i, .fences = true
+                };
+                nodes[i] = &node[i];
+        }
+        node[1].lost = node[2].lost = true;
+        struct cutter cutter = { .tree = &a.tree, .nodes = nodes, .nnodes = 3 };
+        pthread_mutex_t lease_lock = PTHREAD_MUTEX_INITIALIZER;
+        cutter.lease_lock = &lease_lock;
+        pthread_mutex_init(&cutter.lock, NULL);
+        assert_int_equal(tree_child(&a.tree, &c), 0);
+        a.tree.head->record[c.number].pid = 1;
+        tree_child_left(&c);
+        mend(&a.tree);
+        assert_int_equal(a.tree.head->record[c.number].state, RECORD_DEAD);
+        cut_dead(&cutter, NULL);
+        assert_int_equal(asked_to_cut, 1);
+        assert_int_equal(uncut(&a), 2);
+        assert_int_equal(a.tree.head->record[c.number].state, RECORD_FREE);
+        opt.replicas = 0;
         tree_close(&a.tree);
 }
 
@@ -501,7 +602,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(dead_owner), cmocka_unit_test(never_up), cmocka_unit_test(cut_off),
                 cmocka_unit_test(drained_for_parent),
-                cmocka_unit_test(due),        cmocka_unit_test(dead),  
+                cmocka_unit_test(due),        cmocka_unit_test(dead),
+                cmocka_unit_test(silent_node), cmocka_unit_test(lost_node),
                 cmocka_unit_test(numbers),    cmocka_unit_test(attach), cmocka_unit_test(leave),
                 cmocka_unit_test(may_stay),   cmocka_unit_test(successor),
                 cmocka_unit_test(bury_many),  cmocka_unit_test(newcomer),
