@@ -251,7 +251,7 @@ in_the_lab() {
     [ -z "$case" ] || itself=("$case")
     suite "README's first steps, in the lab" 60 - test/docs/first-steps --lab build
     suite 'the lab itself' 230 in_selftest patient tap lab/selftest "${itself[@]}"
-    suite 'system tests in the lab, nested paging' 800 "in_system --working ${few[*]}" \
+    suite 'system tests in the lab, nested paging' 550 "in_system --working ${few[*]}" \
         lab_suite -- test/system/run --working "${few[@]}" "${one[@]}" --limit $lab_command \
         build/vmrun
     suite 'system tests that wait, in the lab' 190w 'in_system --waiting' \

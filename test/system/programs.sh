@@ -15,13 +15,12 @@ default_caches=1M,8M,256M
 #   --quick        is part of a quick run too
 #   --long         is part of a long run only
 #   --slow         not with --small, for it takes half a minute in an emulated machine
-#   --lengthy      not with both --memory and --brief: up to a minute in an emulated machine
 #   --costly       not with --brief: takes long in an emulated machine, and shows no more there
 #   --elsewhere    hardly touches far memory: no part of a run with --memory
 # The program runs in a folder that is otherwise empty; the data is in ../data.
 compare() {
     local sizes=$default_caches least=0 input='' copy=''
-    local check_stderr=yes is_quick=no is_long=no elsewhere=no slow=no lengthy=no costly=no
+    local check_stderr=yes is_quick=no is_long=no elsewhere=no slow=no costly=no
     while true; do
         case $1 in
         --cache) sizes=$2 && shift 2 ;;
@@ -33,7 +32,6 @@ compare() {
         --long) is_long=yes && shift ;;
         --elsewhere) elsewhere=yes && shift ;;
         --slow) slow=yes && shift ;;
-        --lengthy) lengthy=yes && shift ;;
         --costly) costly=yes && shift ;;
         *) break ;;
         esac
@@ -45,7 +43,6 @@ compare() {
     [ "$is_long" = no ] || [ "$long" = yes ] || return 0
     [ "$slow" = no ] || [ "$sizing" != small ] || return 0
     [ "$elsewhere" = no ] || [ "$memory" = no ] || return 0
-    [ "$lengthy$memory$brief" != yesyesyes ] || return 0
     [ "$costly$brief" != yesyes ] || return 0
     selected "$name" || return 0
     if [ -n "$caches" ]; then
@@ -165,7 +162,7 @@ threads() {
     no_own_threads
     compare --least 8M --cache 8M,64M 't_threads, signals' "$t" "${short[@]}" signal
     compare --quick --least 4M --cache 4M,64M 't_threads, memory' "$t" "${short[@]}" memory
-    compare --quick --lengthy --least 4M --cache 4M,64M 't_threads, vfork' "$t" "${short[@]}" vfork
+    compare --quick --least 4M --cache 4M,64M 't_threads, vfork' "$t" "${short[@]}" vfork
     compare --long --least 20M --cache 20M 't_threads, long' "$t" long
     for way in {1..22}; do
         compare --least 4M --cache 4M --no-stderr "t_threads, end $way" "$t" end "$way"
@@ -175,10 +172,10 @@ threads() {
         sort --parallel=2 -S 16M ../data/text
     compare --least 16M --cache 16M,256M 'xz, two threads' \
         xz -T2 -1 --block-size=256KiB -c ../data/text
-    compare --quick --lengthy --least 8M --cache 8M,64M 'python3, threads' \
+    compare --quick --costly --least 8M --cache 8M,64M 'python3, threads' \
         python3 -c "$python_threads"
     if [ -x "$build/test/system/t_openmp" ]; then
-        compare --least 2M --cache 2M,64M t_openmp "$build/test/system/t_openmp" 1000000
+        compare --costly --least 2M --cache 2M,64M t_openmp "$build/test/system/t_openmp" 1000000
     elif selected t_openmp; then
         skip t_openmp 'the compiler has no OpenMP'
     fi
@@ -195,11 +192,11 @@ no_own_threads() {
 # Examples with threads, and memory of 2 to 3 times the smaller cache.
 threads_of_examples() {
     local ycsb=("$build/examples/ycsb" --keys 10K --operations 20000) name
-    compare --quick --lengthy --least 4M --cache 4M,64M 'ycsb A, uniform' "${ycsb[@]}" --workload A
-    compare --least 4M --cache 4M 'ycsb A, Zipf' "${ycsb[@]}" --workload A --zipf
-    compare --least 4M --cache 4M 'ycsb C, Zipf' "${ycsb[@]}" --workload C --zipf=0.8
-    compare --least 4M --cache 4M,64M 'ycsb D, Zipf' "${ycsb[@]}" --workload D --zipf
-    compare --least 8M --cache 8M 'ycsb D, 20 threads' \
+    compare --quick --costly --least 4M --cache 4M,64M 'ycsb A, uniform' "${ycsb[@]}" --workload A
+    compare --costly --least 4M --cache 4M 'ycsb A, Zipf' "${ycsb[@]}" --workload A --zipf
+    compare --costly --least 4M --cache 4M 'ycsb C, Zipf' "${ycsb[@]}" --workload C --zipf=0.8
+    compare --costly --least 4M --cache 4M,64M 'ycsb D, Zipf' "${ycsb[@]}" --workload D --zipf
+    compare --costly --least 8M --cache 8M 'ycsb D, 20 threads' \
         "${ycsb[@]}" --workload D --threads 20 --keys 100K --value-size 128
     for name in graph taxi; do
         if [ ! -x "$build/examples/$name" ] && selected "$name"; then
@@ -209,7 +206,7 @@ threads_of_examples() {
     [ -x "$build/examples/taxi" ] || return 0
     compare --slow --least 2M --cache 2M,64M graph \
         "$build/examples/graph" --scale 14 --sources 4
-    compare --quick --lengthy --least 4M --cache 4M,64M taxi "$build/examples/taxi" --rows 500K
+    compare --quick --costly --least 4M --cache 4M,64M taxi "$build/examples/taxi" --rows 500K
 }
 
 # Programs that put themselves into namespaces, where the tester may do so. Their VM is made again
@@ -417,34 +414,36 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
         "$build/examples/quicksort-static" --bits 32 --mmap 8M
     compare --quick --cache 2M hints "$build/examples/hints" --size 8M
     compare --quick --cache 2M 'list, guide' "$build/examples/list" --guide --size 8M
-    compare --quick --lengthy --cache 2M tree "$build/examples/tree" --size 8M
-    compare --quick --lengthy --cache 1M,64M t_hints "$build/test/system/t_hints"
-    compare --quick --lengthy --cache 2M t_guides "$build/test/system/t_guides"
-    compare --quick --lengthy --cache 2M,64M t_hints_read "$build/test/system/t_hints_read"
+    compare --quick --costly --cache 2M tree "$build/examples/tree" --size 8M
+    compare --quick --cache 1M,64M t_hints "$build/test/system/t_hints"
+    compare --quick --cache 2M t_guides "$build/test/system/t_guides"
+    compare --quick --costly --cache 2M,64M t_hints_read "$build/test/system/t_hints_read"
     compare --quick --cache 3M t_hints_counted "$build/test/system/t_hints_counted"
     compare --quick --cache 2M 'randmem, 8 times its cache' \
         "$build/examples/randmem" --size 16M --accesses 20000
-    compare --cache 2M,64M 'randmem (static), Zipf' \
+    compare --costly --cache 2M,64M 'randmem (static), Zipf' \
         "$build/examples/randmem-static" --size 16M --accesses 50000 --zipf
-    compare --cache 2M 'randmem, reading in turn' \
+    compare --costly --cache 2M 'randmem, reading in turn' \
         "$build/examples/randmem" --size 16M --accesses 50000 --sequential --write-percent 0
     compare --long --cache 64M 'randmem, 8 times its cache, 10 million accesses' \
         "$build/examples/randmem" --size 512M --accesses 10000000
     compare --long --cache 64M 'quicksort, 8 times its cache' "$build/examples/quicksort" 512M
 
-    compare --quick --lengthy --cache 1M,64M 'barnes, two threads' \
+    compare --quick --costly --cache 1M,64M 'barnes, two threads' \
         "$build/examples/barnes" --size 2M --steps 1 --theta 0.9 --threads 2
     compare --costly --cache 512K 'barnes, exact' \
         "$build/examples/barnes" --size 200K --steps 2 --theta 0
     compare --quick --cache 2M 'scan, reverse' \
         "$build/examples/scan" --size 8M --passes 2 --reverse
-    compare --cache 2M 'scan, writing with a stride' \
+    compare --costly --cache 2M 'scan, writing with a stride' \
         "$build/examples/scan" --size 8M --passes 2 --stride 7 --write
-    compare --cache 2M,64M 'scan, streams that write a line of each page' \
+    compare --costly --cache 2M,64M 'scan, streams that write a line of each page' \
         "$build/examples/scan" --size 8M --passes 3 --streams 4 --write --touch line
-    compare --cache 2M 'scan, at random' "$build/examples/scan" --size 8M --random --touch line
-    compare --cache 2M 'scan, writing by Zipf' "$build/examples/scan" --size 8M --zipf --write
-    compare --quick --lengthy --least 4M --cache 4M,64M 'kmeans, four threads' \
+    compare --costly --cache 2M 'scan, at random' \
+        "$build/examples/scan" --size 8M --random --touch line
+    compare --costly --cache 2M 'scan, writing by Zipf' \
+        "$build/examples/scan" --size 8M --zipf --write
+    compare --quick --costly --least 4M --cache 4M,64M 'kmeans, four threads' \
         "$build/examples/kmeans" --size 16M --iterations 3 --threads 4
     compare --costly --cache 2M 'kmeans, many clusters' \
         "$build/examples/kmeans" --size 8M --iterations 2 --dims 50 --clusters 30 --seed 2
@@ -452,10 +451,13 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
 
     # Programs of our own that look into corners.
     compare --quick --elsewhere --cache 1M,64M 't_syscalls' "$build/test/system/t_syscalls"
-    compare --quick --elsewhere --cache 1M,64M 't_sys_ioctl' "$build/test/system/t_sys_ioctl"
-    compare --quick --elsewhere --cache 1M,64M 't_sys_net' "$build/test/system/t_sys_net"
-    compare --quick --elsewhere --cache 1M,64M 't_sys_pointers' "$build/test/system/t_sys_pointers"
-    compare --quick --elsewhere --cache 1M,64M 't_sys_shapes' "$build/test/system/t_sys_shapes"
+    compare --quick --costly --elsewhere --cache 1M,64M 't_sys_ioctl' \
+        "$build/test/system/t_sys_ioctl"
+    compare --quick --costly --elsewhere --cache 1M,64M 't_sys_net' "$build/test/system/t_sys_net"
+    compare --quick --costly --elsewhere --cache 1M,64M 't_sys_pointers' \
+        "$build/test/system/t_sys_pointers"
+    compare --quick --costly --elsewhere --cache 1M,64M 't_sys_shapes' \
+        "$build/test/system/t_sys_shapes"
     compare --quick --costly --elsewhere --cache 1M,64M 't_self' "$build/test/system/t_self" 1 40
     compare --long --cache 64M 't_self, long' "$build/test/system/t_self" 41 200
     local part
@@ -469,13 +471,13 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
         compare --quick --elsewhere --cache 1M,64M "t_calls, $part" \
         "$build/test/system/t_calls" . "$part"
     done
-    compare --quick --elsewhere --cache 64M 't_calls_signals, by default' \
+    compare --quick --costly --elsewhere --cache 64M 't_calls_signals, by default' \
         "$build/test/system/t_calls_signals" 9 20 defaults
     compare --quick --costly --elsewhere --cache 4M,64M 't_calls_signals' \
         "$build/test/system/t_calls_signals" 15 17
     compare --costly --cache 64M 't_calls_signals, all 64' \
         "$build/test/system/t_calls_signals" 1 64 defaults
-    compare --quick --elsewhere --cache 1M,64M 't_proc' "$build/test/system/t_proc"
+    compare --quick --costly --elsewhere --cache 1M,64M 't_proc' "$build/test/system/t_proc"
     compare --quick --elsewhere --cache 1M,64M 't_signals' "$build/test/system/t_signals"
     compare --cache 1M,64M 't_ends' "$build/test/system/t_ends"
     namespaces
@@ -494,10 +496,8 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
     threads
     local t_memory=(--cache 512K --size 4)
     [ "$sizing" != small ] || t_memory=(--cache 256K --size 2)
-    # The hardest case for each kind of paging; with emulated nodes it takes a minute.
-    local lengthy=()
-    [ ${#nodes[@]} -eq 0 ] || lengthy=(--lengthy)
-    compare --quick "${lengthy[@]}" "${t_memory[@]:0:2}" 't_memory, 8 times its cache' \
+    # The hardest case for each kind of paging.
+    compare --quick "${t_memory[@]:0:2}" 't_memory, 8 times its cache' \
         "$build/test/system/t_memory" "${t_memory[@]:2}"
     local t_fork=("$build/test/system/t_fork" "${short[@]}") children=40
     [ "$sizing" != small ] || children=10
