@@ -20,6 +20,20 @@ struct time_page {
         int64_t  realtime, monotonic, boottime, tai, monotonic_raw;     /* ns at tsc0 */
 };
 
+/* What KVM says of the thread that runs a vCPU: struct kvm_steal_time (Linux,
+ * Documentation/virt/kvm/x86/msr.rst).  All 0 if KVM was not asked (runtime/vm/vcpu_setup.c). */
+struct steal_time {
+        uint64_t ns;                    /* that it waited for a CPU */
+        uint32_t version, flags;
+        _Atomic uint8_t state;          /* STEAL_* */
+        uint8_t pad[47];
+};
+/* The host does not run this vCPU.  Set by KVM, which clears the whole byte before the vCPU runs
+ * again. */
+#define STEAL_PREEMPTED 1
+/* KVM flushes its TLB then.  Set by kern, together with STEAL_PREEMPTED or not at all. */
+#define STEAL_FLUSH     2
+
 /* Shared by all vCPUs and the host.  By writer: what each fault reads is on lines that are written
  * at the start or seldom; of the words that are often written, each group that is written together
  * has a line of its own. */
@@ -133,6 +147,8 @@ struct control {
         uint64_t canary4;
         struct slab slabs[SLABS_MAX];   /* filled by the host at EXIT_LEASE */
         uint64_t canary5;
+
+        _Alignas(CACHE_LINE) struct steal_time steal[VCPUS_MAX];        /* by number of vCPU */
 };
 
 #define FRAMES_EACH 64                  /* frames that a vCPU needs to make progress */

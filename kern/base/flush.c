@@ -8,6 +8,9 @@
  * vCPUs that stay in PROGRAM are kicked and waited for, so a vCPU in kern that spins on a lock of
  * the waiting vCPU cannot deadlock with it.  [I]
  *
+ * A vCPU in PROGRAM that the host does not run now is neither kicked nor waited for: KVM flushes
+ * its TLB before it runs again, if it is told so in time.
+ *
  * One vCPU at a time looks at all others, and tells how far they all have come; a flush costs each
  * vCPU that waits, or wonders, a look at one word.
  */
@@ -24,6 +27,8 @@ static _Atomic uint32_t looking;
 
 /* When a vCPU was last kicked (TSC); 0: it has flushed since. */
 static _Atomic uint64_t kicked[VCPUS_MAX];
+/* Flushes up to this one were left to KVM: it makes them before the vCPU runs again. */
+static _Atomic uint64_t left_to_kvm[VCPUS_MAX];
 
 void flush_self(void)
 {
@@ -51,6 +56,15 @@ uint64_t env_flush_next(void)
 
 static bool in_program(struct vcpu *v) { return atomic_load(&v->mode) == MODE_PROGRAM; }
 
+/* Up to which epoch vCPU n has flushed, or will before it runs program code again. */
+static uint64_t flushed(uint32_t n)
+{
+        uint64_t by_itself = atomic_load(&vcpu_block(n)->flushed),
+                 by_kvm = atomic_load(&left_to_kvm[n]);
+
+        return by_itself > by_kvm ? by_itself : by_kvm;
+}
+
 bool env_flush_done(uint64_t epoch)
 {
         /* acquire: what the vCPUs did before the looker saw them is over */
@@ -67,10 +81,9 @@ void env_flush_look(void)
                 return;
         uint32_t n = atomic_load_explicit(&control.nvcpus, memory_order_acquire);
         for (uint32_t i = 0; i < n; i++) {
-                struct vcpu *v = vcpu_block(i);
-                uint64_t flushed = in_program(v) ? atomic_load(&v->flushed) : reached;
-                if (flushed < reached)
-                        reached = flushed;
+                uint64_t e = in_program(vcpu_block(i)) ? flushed(i) : reached;
+                if (e < reached)
+                        reached = e;
         }
         /* A vCPU that has become PROGRAM, and not flushed yet, may be behind what others saw. */
         if (!env_flush_done(reached))
@@ -84,9 +97,29 @@ void env_flush_look(void)
  * exception went first (runtime/vm/vcpu.c). */
 #define KICK_AGAIN_MS 40
 
-static bool needs_flush(struct vcpu *v, uint64_t epoch)
+static bool needs_flush(uint32_t n, uint64_t epoch)
 {
-        return in_program(v) && atomic_load(&v->flushed) < epoch;
+        return in_program(vcpu_block(n)) && flushed(n) < epoch;
+}
+
+/* True: the host does not run the vCPU, and KVM will flush its TLB before it does.  The epoch has
+ * begun, so that flush covers it, also if another vCPU has asked for it before. */
+static bool leave_to_kvm(uint32_t n, uint64_t epoch)
+{
+        uint8_t seen = STEAL_PREEMPTED;
+
+        /* seq_cst, with KVM, which takes the byte away by an exchange: it sees the flag, or this
+         * vCPU sees that the other one runs. */
+        if (!atomic_compare_exchange_strong(&control.steal[n].state, &seen,
+                                            STEAL_PREEMPTED | STEAL_FLUSH) &&
+            seen != (STEAL_PREEMPTED | STEAL_FLUSH))
+                return false;
+        uint64_t before = atomic_load(&left_to_kvm[n]);
+        while (before < epoch && !atomic_compare_exchange_weak(&left_to_kvm[n], &before, epoch))
+                ;
+        atomic_store_explicit(&kicked[n], 0, memory_order_relaxed);     /* as in flush_self() */
+        count(CNT_FLUSHES_KVM);
+        return true;
 }
 
 /* Marks vCPU n.  False: it has flushed, or another vCPU's kick is on its way. */
@@ -94,12 +127,12 @@ static bool is_to_be_kicked(uint32_t n, uint64_t epoch, uint64_t now)
 {
         uint64_t last = atomic_load_explicit(&kicked[n], memory_order_relaxed);
 
-        if (!needs_flush(vcpu_block(n), epoch) ||
+        if (!needs_flush(n, epoch) ||
             (last && (int64_t)(now - last) < (int64_t)(KICK_AGAIN_MS * control.tsc_khz)) ||
             !atomic_compare_exchange_strong(&kicked[n], &last, now))
                 return false;
         /* Else the mark of a kick that it does not need would keep the next one away. */
-        if (needs_flush(vcpu_block(n), epoch))
+        if (needs_flush(n, epoch))
                 return true;
         atomic_store_explicit(&kicked[n], 0, memory_order_relaxed);
         return false;
@@ -113,7 +146,8 @@ static void kick(uint64_t epoch)
 
         uint32_t n = atomic_load_explicit(&control.nvcpus, memory_order_acquire);
         for (uint32_t i = 0; i < n; i++)
-                if (is_to_be_kicked(i, epoch, now)) {
+                if (needs_flush(i, epoch) && !leave_to_kvm(i, epoch) &&
+                    is_to_be_kicked(i, epoch, now)) {
                         out.vcpus[i / 64] |= 1ull << i % 64;
                         count(CNT_KICKS);
                         any = true;
@@ -122,12 +156,28 @@ static void kick(uint64_t epoch)
                 vmexit(EXIT_KICK, (uint64_t)&out, 0, 0);
 }
 
+/* Eight of these spins yield.  A vCPU that runs has then flushed; else its kick waits for the host
+ * to run it. */
+#define SPINS_BEFORE_NAP 1024
+#define NAP_NS 200000
+
+/* Nobody wakes a waiter, as it costs all vCPUs a look at whether one sleeps. */
+static void nap(void)
+{
+        static const uint32_t zero;
+
+        vmexit5(EXIT_WAIT_PTE, (uint64_t)&zero, 0, 1, NAP_NS, 0);
+}
+
 void flush_wait(uint64_t epoch)
 {
         for (unsigned spins = 0; !env_flush_done(epoch); spins++) {
                 env_flush_look();
-                if (spins % 1024 == SPINS_BEFORE_KICK)
+                if (spins == SPINS_BEFORE_KICK || spins >= SPINS_BEFORE_NAP)
                         kick(epoch);
-                env_relax(spins);
+                if (spins < SPINS_BEFORE_NAP)
+                        env_relax(spins);
+                else if (!env_flush_done(epoch))
+                        nap();
         }
 }

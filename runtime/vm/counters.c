@@ -44,6 +44,8 @@ static const struct stats_kind counter_kinds[CNT_COUNT] = {
                                   "Flushes of all TLBs begun by calls that change a range"),
         [CNT_BEGUN_FORK] = COUNT(flushes_fork, NULL, "Flushes of all TLBs begun by forks"),
         [CNT_KICKS] = COUNT(kicks, NULL, "Signals that made another vCPU flush"),
+        [CNT_FLUSHES_KVM] = COUNT(flushes_kvm, NULL,
+                                  "TLB flushes left to KVM, as the host did not run the vCPU"),
         [CNT_PREFETCHED] = COUNT(prefetched, "pages asked for ahead",
                                  "Pages read from far memory before they were touched"),
         [CNT_PREFETCH_HITS] = COUNT(prefetch_hits, "of these used",

@@ -1,6 +1,7 @@
 /*
  * The VM and its memory: opening KVM, guest-physical layout, memory slots, the first page tables.
  */
+#include <asm/kvm_para.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kvm.h>
@@ -30,6 +31,17 @@ extern const char kern_image[], kern_image_end[];       /* kern_image.S */
 
 static const struct kern_header *kern(void) { return (const struct kern_header *)kern_image; }
 
+/* Before Linux 5.16 such a flush could be forgotten, and before 6.0 a vCPU was said not to run in
+ * the middle of an instruction that KVM emulates. */
+static bool flushes_for_guests(const struct vm *vm, uint32_t features)
+{
+        const uint32_t needed = 1u << KVM_FEATURE_STEAL_TIME | 1u << KVM_FEATURE_PV_TLB_FLUSH;
+        const int since_6_0 = KVM_CAP_X86_TRIPLE_FAULT_EVENT;
+
+        return (features & needed) == needed &&
+               ioctl(vm->kvm_fd, KVM_CHECK_EXTENSION, since_6_0) > 0;
+}
+
 static int get_cpuid(struct vm *vm)
 {
         const unsigned max = 256;
@@ -48,6 +60,8 @@ static int get_cpuid(struct vm *vm)
                         vm->xcr0 = e->eax | (uint64_t)e->edx << 32;
                 if (e->function == 7 && e->index == 0)
                         vm->fsgsbase = e->ebx & 1;
+                if (e->function == KVM_CPUID_FEATURES)
+                        vm->flushes = flushes_for_guests(vm, e->eax);
         }
         return 0;
 }

@@ -1,6 +1,7 @@
 /*
  * Making a vCPU: its block in the window, its tables, and its first state.
  */
+#include <asm/kvm_para.h>
 #include <errno.h>
 #include <linux/kvm.h>
 #include <stdatomic.h>
@@ -246,6 +247,34 @@ static int set_msrs(struct thread *t)
         return ioctl(t->vcpu_fd, KVM_SET_MSRS, &u.m) == 3 ? 0 : -EINVAL;
 }
 
+_Static_assert(sizeof(struct steal_time) == sizeof(struct kvm_steal_time) &&
+                       offsetof(struct steal_time, state) ==
+                               offsetof(struct kvm_steal_time, preempted) &&
+                       STEAL_PREEMPTED == KVM_VCPU_PREEMPTED && STEAL_FLUSH == KVM_VCPU_FLUSH_TLB,
+               "struct steal_time is what KVM writes");
+
+/* Asks KVM to say in CONTROL when the host does not run the vCPU, and to flush its TLB for kern.  If
+ * it does neither, kern kicks all vCPUs.  STEAL_FLUSH may be set already, and stays: its waiter does
+ * not wait any more. */
+static void ask_for_steal_time(struct thread *t)
+{
+        const struct kvm_msr_entry e = {
+                .index = MSR_KVM_STEAL_TIME,
+                .data = (RAM_GPA + CONTROL_OFF + offsetof(struct control, steal) +
+                         vcpu_fixed(t->v)->number * sizeof(struct steal_time)) |
+                        KVM_MSR_ENABLED
+        };
+        union {
+                struct kvm_msrs m;
+                char room[sizeof(struct kvm_msrs) + sizeof(e)];
+        } u = { .m.nmsrs = 1 };
+
+        if (!t->vm->flushes)
+                return;
+        memcpy(u.m.entries, &e, sizeof(e));
+        ioctl(t->vcpu_fd, KVM_SET_MSRS, &u.m);
+}
+
 static int set_start(struct thread *t)
 {
         struct kvm_regs r = { .rip = kern()->start, .rsp = KERN_STACK, .rflags = RFLAGS_KERN };
@@ -254,6 +283,7 @@ static int set_start(struct thread *t)
 
         if ((err = set_sregs(t)) != 0 || (err = set_msrs(t)) != 0)
                 return err;
+        ask_for_steal_time(t);
         if (t->vm->xcr0 && ioctl(t->vcpu_fd, KVM_SET_XCRS, &x) < 0)
                 return -errno;
         return ioctl(t->vcpu_fd, KVM_SET_REGS, &r) < 0 ? -errno : 0;

@@ -35,6 +35,8 @@ struct vm {
         /* and this is the size of the area in bytes: 4096 or more */
         uint32_t xsave_size;
         bool fsgsbase;                  /* CR4.FSGSBASE may be set */
+        /* It says which vCPUs the host does not run, and flushes their TLBs for kern. */
+        bool flushes;
         struct kvm_cpuid2 *cpuid;
 
         pthread_mutex_t lock;           /* guards the next four */

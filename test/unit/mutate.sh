@@ -511,9 +511,9 @@ mutant flush.c "an epoch that has not begun is done" \
     '/^void env_flush_look/,/^}/s/(reached = atomic_load\(.*\));/\1 + 1;/'
 mutant flush.c "the last vCPU is not looked at" '/^void env_flush_look/,/^}/s/i < n;/i + 1 < n;/'
 mutant flush.c "the looker believes the last vCPU" \
-    '/^void env_flush_look/,/^}/s/if \(flushed < reached\)/if (1)/'
+    '/^void env_flush_look/,/^}/s/if \(e < reached\)/if (1)/'
 mutant flush.c "the looker believes the first vCPU" \
-    '/^void env_flush_look/,/^}/s/if \(flushed < reached\)/if (i == 0)/'
+    '/^void env_flush_look/,/^}/s/if \(e < reached\)/if (i == 0)/'
 mutant flush.c "what was complete is forgotten" \
     '/^void env_flush_look/,/^}/s/^        if \(!env_flush_done\(reached\)\)/        if (1)/'
 mutant flush.c "the looker looks for ever" \
@@ -523,7 +523,7 @@ mutant flush.c "a vCPU notes the epoch after its flush" '
         s/vcpu_self\.flushed, e\)/vcpu_self.flushed, atomic_load(\&control.flush_epoch))/
     }'
 mutant flush.c "all vCPUs are kicked" \
-    '/^static bool needs_flush/,/^}/s/return .*/return v \&\& epoch;/'
+    '/^static bool needs_flush/,/^}/s/return .*/return n < VCPUS_MAX \&\& epoch;/'
 mutant flush.c "an exit for each kick" \
     '/^static void kick/,/^}/s/any = true;/vmexit(EXIT_KICK, (uint64_t)\&out, 0, 0);/'
 mutant flush.c "kicks do not wait for their effect" \
@@ -532,7 +532,20 @@ mutant flush.c "a kick that was lost is not repeated" \
     '/^static bool is_to_be_kicked/,/^}/s/\(last && .*\) \|\|$/last ||/'
 mutant flush.c "a flush leaves the mark of its kick" \
     '/^void flush_self/,/^}/s/if \(atomic_load_explicit\(mine.*/if (0)/'
-mutant flush.c "one kick must do" '/^void flush_wait/,/^}/s/spins % 1024 ==/spins ==/'
+mutant flush.c "one kick must do" '/^void flush_wait/,/^}/s/ \|\| spins >= SPINS_BEFORE_NAP//'
+mutant flush.c "a wait spins for ever" '/^void flush_wait/,/^}/s/if \(spins < SPINS.*/if (1)/'
+mutant flush.c "KVM flushes a vCPU that runs" \
+    '/^static bool leave_to_kvm/,/^}/s/^                return false;/                ;/'
+mutant flush.c "KVM is told nothing" \
+    '/^static bool leave_to_kvm/,/^}/s/^( +STEAL_PREEMPTED) \| STEAL_FLUSH/\1/'
+mutant flush.c "KVM flushes once for one waiter" \
+    '/^static bool leave_to_kvm/,/^}/s/seen != \(.*/1)/'
+mutant flush.c "an earlier flush replaces a later one" \
+    '/^static bool leave_to_kvm/,/^}/s/while \(before < epoch \&\& /while (/'
+mutant flush.c "KVM flushes vCPUs in kern" \
+    '/^static void kick/,/^}/s/needs_flush\(i, epoch\) \&\& //'
+mutant flush.c "a flush by KVM leaves the mark of a kick" \
+    '/^static bool leave_to_kvm/,/^}/s/atomic_store_explicit\(\&kicked.*/;/'
 mutant flush.c "a wait ends at once" \
     '/^void flush_wait/,/^}/s/!env_flush_done\(epoch\)/0 \&\& epoch/'
 

@@ -68,13 +68,27 @@ int64_t vmexit(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2)
         return 0;
 }
 
-/* A deaf vCPU ignores kicks for the first 5000 rounds of a wait. */
+/* A deaf vCPU ignores kicks for the first 500 naps of a wait, which take 250 ms here. */
+static unsigned naps;
+int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4)
+{
+        (void)a4;
+        assert_int_equal(op, EXIT_WAIT_PTE);
+        assert_int_equal(*(const uint32_t *)a0, a1);    /* else it would not sleep */
+        assert_int_equal(a2, 1);
+        assert_in_range(a3, 1, 1000000);
+        assert_true(naps < 10000);
+        tsc += TICKS_A_MS / 2;
+        if (++naps == 500)
+                deaf = false;
+        return 0;
+}
+
+/* A wait spins for some time only. */
 void env_relax(unsigned spins)
 {
-        assert_true(spins < 100000);
+        assert_true(spins < 2000);
         tsc++;
-        if (deaf && spins == 5000)
-                deaf = false;
 }
 
 static int setup(void **state)
@@ -85,7 +99,8 @@ static int setup(void **state)
         memset(kicks, 0, sizeof(kicks));
         memset(last_kick, 0, sizeof(last_kick));
         memset((void *)kicked, 0, sizeof(kicked));
-        exits = 0;
+        memset((void *)left_to_kvm, 0, sizeof(left_to_kvm));
+        exits = naps = 0;
         control.tsc_khz = TICKS_A_MS;
         tlb_flushes = begun_meanwhile = 0;
         deaf = false;
@@ -93,6 +108,7 @@ static int setup(void **state)
         for (unsigned i = 0; i < VCPUS; i++) {
                 atomic_store(&vcpu_block(i)->mode, MODE_KERN);
                 atomic_store(&vcpu_block(i)->flushed, atomic_load(&control.flush_epoch));
+                atomic_store(&control.steal[i].state, 0);
         }
         return 0;
 }
@@ -242,6 +258,71 @@ static void test_wait_lasts(void **state)
         assert_true(atomic_load(&vcpu_block(2)->flushed) >= e);
 }
 
+static uint8_t steal(unsigned i) { return atomic_load(&control.steal[i].state); }
+static uint64_t by_kvm(void) { return vcpu_self_stats.counter[CNT_FLUSHES_KVM]; }
+
+/* KVM flushes a vCPU that the host does not run, for all who wait; the others are kicked. */
+static void test_vcpus_that_do_not_run(void **state)
+{
+        (void)state;
+        runs_program(0);
+        runs_program(1);
+        atomic_store(&control.steal[1].state, STEAL_PREEMPTED);
+        atomic_store(&control.steal[2].state, STEAL_PREEMPTED);     /* it is in kern */
+        uint64_t e = env_flush_begin();
+        assert_false(done(e));
+        flush_wait(e);
+        assert_int_equal(kicks[0], 1);
+        assert_int_equal(kicks[1], 0);
+        assert_int_equal(by_kvm(), 1);
+        assert_int_equal(steal(1), STEAL_PREEMPTED | STEAL_FLUSH);
+        assert_int_equal(steal(2), STEAL_PREEMPTED);
+        assert_int_equal(naps, 0);
+        e = env_flush_begin();                  /* it has not run since */
+        assert_false(done(e));
+        flush_wait(e);
+        assert_int_equal(kicks[1], 0);
+        assert_int_equal(by_kvm(), 2);
+        atomic_store(&control.steal[1].state, 0);   /* now it does */
+        assert_true(done(e));
+        flush_wait(env_flush_begin());
+        assert_int_equal(kicks[1], 1);
+        assert_int_equal(by_kvm(), 2);
+        assert_int_equal(steal(1), 0);
+}
+
+/* It was kicked, and lost its CPU before it took the kick. */
+static void test_kicked_and_does_not_run(void **state)
+{
+        (void)state;
+        runs_program(1);
+        uint64_t e = env_flush_begin();
+        deaf = true;
+        kick(e);
+        assert_int_equal(kicks[1], 1);
+        atomic_store(&control.steal[1].state, STEAL_PREEMPTED);
+        flush_wait(e);
+        assert_int_equal(by_kvm(), 1);
+        atomic_store(&control.steal[1].state, 0);
+        last_kick[1] = 0;
+        deaf = false;
+        flush_wait(env_flush_begin());          /* no mark of that kick keeps this one away */
+        assert_int_equal(kicks[1], 2);
+        assert_int_equal(naps, 0);
+}
+
+/* What another vCPU waits for is not taken back. */
+static void test_later_flush_stays(void **state)
+{
+        (void)state;
+        runs_program(1);
+        atomic_store(&control.steal[1].state, STEAL_PREEMPTED);
+        uint64_t first = env_flush_begin(), second = env_flush_begin();
+        assert_true(leave_to_kvm(1, second));
+        assert_true(leave_to_kvm(1, first));
+        assert_int_equal(left_to_kvm[1], second);
+}
+
 static void test_own_flush(void **state)
 {
         (void)state;
@@ -275,6 +356,9 @@ int main(void)
                 cmocka_unit_test_setup(test_kick_under_way, setup),
                 cmocka_unit_test_setup(test_own_flush_takes_the_mark, setup),
                 cmocka_unit_test_setup(test_wait_lasts, setup),
+                cmocka_unit_test_setup(test_vcpus_that_do_not_run, setup),
+                cmocka_unit_test_setup(test_kicked_and_does_not_run, setup),
+                cmocka_unit_test_setup(test_later_flush_stays, setup),
                 cmocka_unit_test_setup(test_own_flush, setup),
                 cmocka_unit_test_setup(test_own_flush_notes_what_had_begun, setup),
         };
