@@ -67,3 +67,23 @@ flushes_of_munmaps() {
     [ "${exits:-99999}" -le $(($3 + 6 + again)) ] || why="${why:+$why, }${exits:-no} exits"
     ran_verdict "$name" "$why"
 }
+
+# KVM flushes the TLBs of vCPUs that the host does not run: on one CPU, of all but the waiting one.
+flushes_left_to_kvm() {
+    local name='flushes of 50 munmaps, left to KVM' LIMIT=$limit why='' kicks left
+    selected "$name" || return 0
+    if at_level3; then
+        skip "$name" 'a pagetable-based KVM does not say which vCPUs it does not run'
+        return
+    fi
+    OUT=$WORK/out ERR=$WORK/err
+    rm -f "$WORK/stats"
+    run_limited taskset -c "$(taskset -cp $$ | sed 's/.*: \([0-9]*\).*/\1/')" \
+        "$vmrun" --cache 32M --stats="$WORK/stats" "${vmrun_flags[@]}" -- \
+        "$build/test/system/t_flushes" unmap 8 50
+    kicks=$(stats_value count.kicks)
+    left=$(stats_value count.flushes_kvm)
+    [ "${left:-0}" -ge 300 ] || why="${left:-no} flushes were left to KVM"
+    [ "${kicks:-99999}" -le 100 ] || why="${why:+$why, }${kicks:-no} kicks"
+    ran_verdict "$name" "$why"
+}

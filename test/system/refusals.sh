@@ -331,7 +331,7 @@ bad_files() {
     if ! "$vmrun" --node "file:$file?size=8M" true 2>"$WORK/why"; then
         refuse 'file: without direct I/O or io_uring' 125 '(O_DIRECT|io_uring)' \
             "$vmrun" --node "file:$file?size=8M" true
-        skip "$name" "$(tail -n 1 "$WORK/why")"
+        ! selected "$name" || skip "$name" "$(tail -n 1 "$WORK/why")"
         rm -f "$file"
         return
     fi
