@@ -271,7 +271,7 @@ in_the_lab() {
     suite 'random faults with copies over RDMA, in the lab' $((3 * faults))w - \
         lab_suite --rdma -- test/faults/random --copies --rdma 10.77.0.1 \
         --seconds $((3 * faults)) --log build/random-copies-rdma.log build
-    suite 'faults of memory nodes, in the lab' 380 'in_source test/faults/cases.sh' \
+    suite 'faults of memory nodes, in the lab' 320 'in_source test/faults/cases.sh' \
         patient lab_suite --memnodes 2 --memnode-size 256M -- \
         test/faults/run "${long[@]}" "${one[@]}" build
     suite 'copies on a disk that hangs, in the lab' 60w 'in_source test/faults/disk' \

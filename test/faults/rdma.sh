@@ -255,12 +255,12 @@ try 'a node is killed, with copies on another' rdma_replicas
 try 'a node is started again, with copies on another' rdma_anew
 try 'a node is unplugged, with copies on another' rdma_unplugged
 try 'a node is drained over RDMA, one copy' rdma_drained 1
-try 'a node is drained over RDMA, two copies' rdma_drained 2
+try_long 'a node is drained over RDMA, two copies' rdma_drained 2
 try 'the only node is restarted with what it has' rdma_only_restarted no
 try 'the only node is restarted while the program is stopped' rdma_only_restarted yes
 try 'the only node of a tree is restarted with what it has' rdma_tree_restarted
 try 'three nodes are restarted over RDMA, one copy' rdma_rolling 1
-try 'three nodes are restarted over RDMA, two copies' rdma_rolling 2
+try_long 'three nodes are restarted over RDMA, two copies' rdma_rolling 2
 try_long 'nodes are restarted over RDMA, processes stopped at random' rdma_stopped_at_random 1
 try 'what a node kept is lost' rdma_kept_lost
 try 'spoiled copies are found, and made right' rdma_scrub
