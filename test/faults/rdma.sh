@@ -99,9 +99,11 @@ rdma_drained() {
     [ "$(count it failed)" -eq 0 ] || { echo "$(count it failed) children failed"; return 1; }
 }
 
-# kept NAME PORT: a memnode of this machine, with the leases that an earlier memnode NAME kept.
+# kept NAME PORT: a memnode of this machine, with the leases that an earlier memnode NAME kept. A
+# program that is stopped comes back in time also where restarts take half a minute each.
 kept() {
-    serve "$1" --size 64M --listen "$RDMA:$2" --drain-timeout 2 --resume "$WORK/$1.leases"
+    serve "$1" --size 64M --listen "$RDMA:$2" --drain-timeout 2 --grace 180 \
+        --resume "$WORK/$1.leases"
 }
 # kept_over NAME PORT: memnode is restarted with its leases, and had some.
 kept_over() {
@@ -210,7 +212,7 @@ rdma_stopped_at_random() {
 # why the program ends.
 rdma_kept_lost() {
     kept m 7472 || return
-    start_words it --timeout 5 --node "$RDMA:7472" -- "$words" --size 2M --seconds 20
+    start_words it --timeout 30 --node "$RDMA:7472" -- "$words" --size 2M --seconds 20
     begun it 60 && sleep 1 && end_node m && rm "$WORK/m.leases" && kept m 7472 &&
         wait_vm it "$LIMIT" && ended_with it 125 'does not know this program any more' || return
     start_words it --timeout 5 --node "$RDMA:7472" -- "$words" --size 2M --seconds 20
