@@ -1,7 +1,7 @@
 #!/bin/bash
 # Mutants of the code that says which copies of a page are right, and the rules of the model's own
 # parts, left out one by one: see mutants.sh.
-: "${STEPS:=200000000}"
+: "${STEPS:=300000000}" "${MUTANT_LIMIT:=240}"
 # shellcheck source=test/unit/mutants.sh
 . "$(dirname "$0")/mutants.sh"
 
