@@ -18,7 +18,8 @@ enum vcpu_counter {
         CNT_DOORBELLS, CNT_IO_DOORBELLS, CNT_FRAME_WAITS, CNT_DIRECT_RECLAIM, CNT_FLUSHES,
         /* Flushes of all vCPUs that began, by cause. */
         CNT_BEGUN_HAND, CNT_BEGUN_PASSED, CNT_BEGUN_RANGE, CNT_BEGUN_FORK,
-        CNT_KICKS, CNT_FLUSHES_KVM, CNT_SYSCALLS_LOCAL, CNT_SYSCALLS_FORWARDED, CNT_SCANNED, CNT_EXITS,
+        CNT_KICKS, CNT_FLUSHES_KVM,
+        CNT_SYSCALLS_LOCAL, CNT_SYSCALLS_FORWARDED, CNT_SCANNED, CNT_EXITS,
         /* Pages asked for ahead; of these: used; touched while still under way; evicted unused.
          * Markers that were touched. */
         CNT_PREFETCHED, CNT_PREFETCH_HITS, CNT_PREFETCH_LATE, CNT_PREFETCH_WASTED, CNT_MARKERS,

@@ -242,8 +242,8 @@ in_the_lab() {
     # Each case once, with its smallest cache: the other sizes run natively. A run without --full
     # has fewer programs. With other paging and over nodes a run with --full has fewer, too.
     local few=(--few --small --brief) kinds=("${about_memory[@]}" --small --brief)
-    # Those that change page tables most, where only the paging or the nodes differ. The hardest of
-    # them takes minutes with emulated nodes.
+    # Where only the paging or the nodes differ: the cases that change page tables most. With
+    # emulated nodes the hardest of them takes minutes.
     local most='true|randmem, |sqlite3|hints|t_fork$|t_maps$|t_exec|memory op'
     local paging=("${kinds[@]}" --only "^($most|t_memory, )")
     kinds+=(--only "^($most)")

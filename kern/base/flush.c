@@ -8,8 +8,8 @@
  * vCPUs that stay in PROGRAM are kicked and waited for, so a vCPU in kern that spins on a lock of
  * the waiting vCPU cannot deadlock with it.  [I]
  *
- * A vCPU in PROGRAM that the host does not run now is neither kicked nor waited for: KVM flushes
- * its TLB before it runs again, if it is told so in time.
+ * A vCPU in PROGRAM that the host does not run is neither kicked nor waited for, where KVM says so:
+ * it is marked, and KVM flushes its TLB before it runs again.  [I]
  *
  * One vCPU at a time looks at all others, and tells how far they all have come; a flush costs each
  * vCPU that waits, or wonders, a look at one word.
@@ -122,13 +122,12 @@ static bool leave_to_kvm(uint32_t n, uint64_t epoch)
         return true;
 }
 
-/* Marks vCPU n.  False: it has flushed, or another vCPU's kick is on its way. */
+/* Marks vCPU n, which needs a flush.  False: it has flushed, or a kick is on its way. */
 static bool is_to_be_kicked(uint32_t n, uint64_t epoch, uint64_t now)
 {
         uint64_t last = atomic_load_explicit(&kicked[n], memory_order_relaxed);
 
-        if (!needs_flush(n, epoch) ||
-            (last && (int64_t)(now - last) < (int64_t)(KICK_AGAIN_MS * control.tsc_khz)) ||
+        if ((last && (int64_t)(now - last) < (int64_t)(KICK_AGAIN_MS * control.tsc_khz)) ||
             !atomic_compare_exchange_strong(&kicked[n], &last, now))
                 return false;
         /* Else the mark of a kick that it does not need would keep the next one away. */

@@ -253,9 +253,9 @@ _Static_assert(sizeof(struct steal_time) == sizeof(struct kvm_steal_time) &&
                        STEAL_PREEMPTED == KVM_VCPU_PREEMPTED && STEAL_FLUSH == KVM_VCPU_FLUSH_TLB,
                "struct steal_time is what KVM writes");
 
-/* Asks KVM to say in CONTROL when the host does not run the vCPU, and to flush its TLB for kern.  If
- * it does neither, kern kicks all vCPUs.  STEAL_FLUSH may be set already, and stays: its waiter does
- * not wait any more. */
+/* Asks KVM to say in CONTROL when the host does not run the vCPU, and to flush its TLB for kern.
+ * Where KVM refuses, the byte stays 0, and kern kicks this vCPU.  STEAL_FLUSH may be set already,
+ * and stays: who set it waits no more. */
 static void ask_for_steal_time(struct thread *t)
 {
         const struct kvm_msr_entry e = {

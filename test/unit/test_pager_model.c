@@ -574,8 +574,8 @@ static const char *episode_end(void)
                         frame_discard(&env.pg, lists[0], f);
         }
         env_flush_begin();
-        /* Orphans.  The cleaner's piece was begun: so a pass over all frames could meet a part of it
-         * twice, and another part of them not at all. */
+        /* Orphans.  The cleaner has begun a piece: a pass over as many frames as there are would
+         * meet a part of it twice, and a part of another piece not at all. */
         env.pg.cleaner = (struct sweeper){ 0 };
         clock_pass(&env.pg, env.nframes, cnt);
         for (unsigned i = 0; i < ROLES; i++)
