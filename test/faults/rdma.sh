@@ -13,9 +13,7 @@ rdma_lies() {
         "$(lies_told) lies"
     [ "$(count it lost)" -gt 0 ] && [ "$(count it lost)" -eq "$(stat_of it node.0.damaged)" ] ||
         return
-    lied_words 1 blind --no-verify --node "$RDMA" "${options[@]}" || return
-    echo "measured --no-verify: $(count blind wrong) wrong words"
-    [ "$(count blind wrong)" -gt 0 ]
+    lied_words 1 blind --no-verify --node "$RDMA" "${options[@]}" && misled blind
 }
 
 # Children are killed while they write; others get their slots, of which there are hardly enough.

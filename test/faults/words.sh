@@ -74,6 +74,13 @@ intact() {
     [ "$(count "$1" lost)" -eq 0 ] || { echo "$1: $(tail -n 1 "$WORK/$1.out")"; return 1; }
 }
 
+# misled NAME: what was spoiled reached the program, as it should with --no-verify: it read wrong
+# words, or a wrong page of its code, stack or heap ended it by a signal.
+misled() {
+    echo "measured --no-verify: $(count "$1" wrong) wrong words, status ${status_of[$1]}"
+    [ "$(count "$1" wrong)" -gt 0 ] || [ "${status_of[$1]}" -gt 128 ]
+}
+
 # ended_with NAME STATUS PATTERN, and without a wrong word.
 ended_with() {
     if [ "${status_of[$1]}" != "$2" ]; then
