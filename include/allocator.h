@@ -99,7 +99,9 @@ struct tree_process {
         /* Sets of nodes: they drain, as its own connection says; they are drained for this process
          * (runtime/far/drain.h). */
         _Atomic uint64_t asked, drained;
-        uint64_t pad[3];
+        /* Slots that went from `owned` to `shared` so far: it grows before either changes. */
+        _Atomic uint64_t lent;
+        uint64_t pad[2];
 };
 struct tree_common {
         _Atomic uint32_t numbers;       /* process numbers in use are below it; only grows */

@@ -84,6 +84,19 @@ void drain_is_over(struct far_node *n)
         n->settled = true;
 }
 
+/* Does it hold slots, perhaps? */
+static bool holds_slots(const struct tree_process *o)
+{
+        /* A slot may move from one count to the other meanwhile, and is counted there first: to
+         * `owned` when a page that is shared gets a slot of its own, so that is read last; to
+         * `shared` by a fork, which `lent` tells. */
+        const uint64_t lent = atomic_load_explicit(&o->lent, memory_order_acquire);
+
+        return atomic_load_explicit(&o->shared, memory_order_acquire) ||
+               atomic_load_explicit(&o->owned, memory_order_acquire) ||
+               atomic_load_explicit(&o->lent, memory_order_acquire) != lent;
+}
+
 /* Has a process slots that the node has not asked: a child, mostly?  As long as its parent lives,
  * which has not answered, the node waits; but the parent may be killed, or be this process.
  * [I] Asked once the node is drained for this process.  So a child of this process that is not seen
@@ -97,11 +110,7 @@ static bool has_unasked(const struct far_node *n)
 
         for (uint32_t p = 0; p < processes; p++) {
                 const struct tree_process *o = &c->process[p];
-                /* A slot may move from one count to the other meanwhile: by a fork, or when a page
-                 * that is shared gets a slot of its own.  It is counted there first. */
-                uint64_t held = atomic_load_explicit(&o->owned, memory_order_acquire);
-                held |= atomic_load_explicit(&o->shared, memory_order_acquire);
-                held |= atomic_load_explicit(&o->owned, memory_order_acquire);
+                const bool held = holds_slots(o);
                 /* Then this: the number may have been another process's. */
                 uint64_t known = atomic_load_explicit(&o->asked, memory_order_acquire) |
                                  atomic_load_explicit(&o->drained, memory_order_acquire);

@@ -161,6 +161,7 @@ static int share_one(struct tree *t, uint32_t child, uint64_t slot)
                 atomic_fetch_or(bits_of(t, t->self, slot), bit_of(slot));
                 /* In this order: a process that holds slots counts one at any time
                  * (has_unasked()). */
+                atomic_fetch_add(&counts(t, t->self)->lent, 1);
                 atomic_fetch_add(&counts(t, t->self)->shared, 1);
                 atomic_fetch_sub(&counts(t, t->self)->owned, 1);
                 /* No write is under way, so no other thread changes the word. */

@@ -158,7 +158,7 @@ mutant $drain "a node is drained before its slabs are looked at" \
 mutant $drain "a node is answered though others need it" \
     '/^static unsigned drain_node/,/^}/s/has_unasked\(n\)/0/'
 mutant $drain "a child that was not asked yet counts for nothing" \
-    '/^static bool has_unasked/,/^}/s/held \|= atomic_load_explicit\(&o->shared.*/;/'
+    '/^static bool holds_slots/,/^}/s/atomic_load_explicit\(&o->shared.* \|\|/false ||/'
 mutant $drain "a child answers for its parent" \
     '/^void drain_forked/,/^}/s/atomic_store_explicit\(&n->(asked|noted), false.*/;/'
 mutant $request "a write is over at a drained node, and nowhere else" \
