@@ -116,6 +116,10 @@ struct control {
         /* TSC ticks for which a vCPU polls a BUSY entry before it sleeps (runtime/far/io.c). */
         _Atomic uint64_t wait_ticks;
 
+        /* A set: vCPUs whose rings have entries, though the I/O side did not look at them any more
+         * (runtime/far/polled.h).  Bit n % 64 of word n / 64 is vCPU n. */
+        _Alignas(CACHE_LINE) _Atomic uint64_t io_news[VCPUS_MAX / 64];
+
         /* TSC ticks that copies from and to timed tiers took, for the statistics.  By kern. */
         _Alignas(CACHE_LINE) _Atomic uint64_t wire_copied;
 

@@ -56,6 +56,9 @@ struct io_rings {
         /* How many entries of the ring of prefetches are over: counted by the host, after their
          * entries have changed; a hint for the vCPU. */
         _Atomic uint32_t prefetches_over;
+        /* The I/O side looks at these rings in each turn.  Written by the I/O side alone; while it
+         * is 0, a vCPU says that it has moved a tail (control.io_news). */
+        _Atomic uint32_t polled;
 };
 
 static inline struct io_rings *vcpu_rings(unsigned n)

@@ -17,11 +17,16 @@
 
 static struct io_rings *rings(void) { return vcpu_rings(vcpu_self_fixed.number); }
 
-/* Only this vCPU writes tail.  The exchange is a full barrier: the entry is published before this
- * vCPU looks whether the I/O thread sleeps, and the I/O thread stores io_asleep before it looks at
- * the tails for the last time (runtime/far/io.c). */
+/* After a full barrier behind the store to a tail: the entry is published before this vCPU looks
+ * whether the I/O side polls its rings, and whether the I/O thread sleeps.  The I/O side stores
+ * both words before it looks at the tails for the last time (runtime/far/polled.c, io.c). */
 static void ring_doorbell(void)
 {
+        const uint32_t me = vcpu_self_fixed.number;
+
+        if (!atomic_load_explicit(&rings()->polled, memory_order_relaxed))
+                /* a full barrier as well */
+                atomic_fetch_or(&control.io_news[me / 64], 1ull << me % 64);
         if (atomic_load_explicit(&control.io_asleep, memory_order_relaxed) &&
             atomic_exchange(&control.io_asleep, 0)) {
                 count(CNT_IO_DOORBELLS);
@@ -29,6 +34,7 @@ static void ring_doorbell(void)
         }
 }
 
+/* Only this vCPU writes tail. */
 static void submit(struct io_ring *r, uint32_t tail)
 {
         atomic_exchange(&r->tail, tail + 1);
@@ -118,7 +124,10 @@ void ring_prefetch(uint64_t slot, frame_t f, bool marker)
 
 void ring_prefetch_ring(void)
 {
-        atomic_thread_fence(memory_order_seq_cst);      /* as the exchange in submit() */
+        _Atomic uint32_t *tail = &rings()->prefetch.tail;
+
+        /* a full barrier, as in submit() */
+        atomic_exchange(tail, atomic_load_explicit(tail, memory_order_relaxed));
         ring_doorbell();
 }
 

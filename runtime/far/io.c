@@ -1,6 +1,6 @@
 /*
- * The I/O thread: takes entries off the rings of all vCPUs (abi_rings.h) as requests (request.c),
- * and gives drivers of nodes their turns.
+ * The I/O thread: takes requests off the rings of all vCPUs (polled.h), and gives drivers of nodes
+ * their turns.
  *
  * It spins while work is in flight or was a moment ago, if a driver's completions bypass the host
  * kernel.  Then it sleeps in poll(2) on the drivers' completion channels and on the guest's
@@ -21,8 +21,8 @@
  * With --io inline io.lock takes the place of the states of the thread: io_hold() and io_stop()
  * lock it.
  *
- * [I] A sleeping I/O thread misses nothing.  It sets io_asleep (full barrier), then looks at the
- * tails once more; a vCPU moves its tail (full barrier), then looks at io_asleep.
+ * [I] A sleeping I/O thread misses nothing.  It sets io_asleep (full barrier), then looks for news
+ * once more; a vCPU moves its tail (full barrier), then looks at io_asleep.
  */
 #include <errno.h>
 #include <linux/kvm.h>
@@ -51,6 +51,7 @@
 #include "far/io.h"
 #include "far/nodes.h"
 #include "far/outage.h"
+#include "far/polled.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/scrub.h"
@@ -88,43 +89,12 @@ static struct {
 } io = { .doorbell = -1, .lock = PTHREAD_MUTEX_INITIALIZER };
 enum { HOLD_NONE, HOLD_ASKED, HOLD_HELD, HOLD_END };
 
-static unsigned take_ring(struct io_ring *ring, unsigned vcpu)
-{
-        uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
-        /* Acquire: the entries before it are there. */
-        uint32_t n = atomic_load_explicit(&ring->tail, memory_order_acquire) - head;
-
-        if (n > IO_RING)
-                die_(EXIT_VMRUN_FAILED,
-                     "a ring holds %u entries, more than it has: a bug in vmrun, or the program "
-                     "may have written into kern",
-                     n);
-        for (uint32_t i = 0; i < n; i++)
-                request_begin(&ring->entry[(head + i) % IO_RING], vcpu);
-        if (n)
-                atomic_store_explicit(&ring->head, head + n, memory_order_release);
-        return n;
-}
-
-static unsigned take(void)
-{
-        unsigned n = 0, vcpus = atomic_load_explicit(&CONTROL->nvcpus, memory_order_acquire);
-
-        for (unsigned i = 0; i < vcpus; i++)
-                n += take_ring(&vcpu_rings(i)->demand, i);
-        for (unsigned i = 0; i < vcpus; i++)
-                n += take_ring(&vcpu_rings(i)->prefetch, i);
-        for (unsigned i = 0; i < vcpus; i++)
-                n += take_ring(&vcpu_rings(i)->bulk, i);
-        return n;
-}
-
 static bool is_remote(const struct far_node *n) { return n->driver->kind == SLAB_REMOTE; }
 
 /* One turn over rings, requests and drivers.  Returns how much there was to do. */
 static unsigned step(void)
 {
-        unsigned work = take() + request_post();
+        unsigned work = polled_take() + request_post();
         frame_t frame;
 
         for (unsigned i = 0; i < far_nodes(); i++)
@@ -135,18 +105,6 @@ static unsigned step(void)
         for (uint64_t slot; repair_next(&slot, &frame); work++)
                 request_repair(slot, frame);
         return work + scrub_step();
-}
-
-static bool tails_moved(void)
-{
-        for (unsigned i = 0, n = atomic_load(&CONTROL->nvcpus); i < n; i++) {
-                struct io_rings *r = vcpu_rings(i);
-                if (atomic_load(&r->demand.tail) != atomic_load(&r->demand.head) ||
-                    atomic_load(&r->prefetch.tail) != atomic_load(&r->prefetch.head) ||
-                    atomic_load(&r->bulk.tail) != atomic_load(&r->bulk.head))
-                        return true;
-        }
-        return false;
 }
 
 static void shorten(int *limit_ms, int other)
@@ -191,7 +149,7 @@ static bool sleep_for_news(int limit_ms)
 {
         /* full barrier: before the look at the tails */
         atomic_exchange(&CONTROL->io_asleep, 1);
-        bool slept = !tails_moved() && wait_for_news(limit_ms);
+        bool slept = !polled_have_news() && wait_for_news(limit_ms);
         atomic_store(&CONTROL->io_asleep, 0);
         return slept;
 }
@@ -370,6 +328,7 @@ void io_forked(void)
         atomic_store(&io.hold, HOLD_NONE);
         pthread_mutex_init(&io.lock, NULL);
         turns_forked();
+        polled_forked();
         request_forked();
         outage_forked();
         repair_forked();

@@ -62,6 +62,7 @@ static const struct field in_control[] = {
         FIELD(control, io_asleep),
         FIELD(control, stopping),
         FIELD(control, wait_ticks),
+        FIELD(control, io_news),
         FIELD(control, wire_copied),
         FIELD(control, pool_next),
         FIELD(control, pool_end),

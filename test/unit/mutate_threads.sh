@@ -1,6 +1,6 @@
 #!/bin/bash
-# Mutants of vmrun's own threads, and of the turn to poll where there is no I/O thread: see
-# mutants.sh.
+# Mutants of vmrun's own threads, of the turn to poll where there is no I/O thread, and of requests
+# on their way to the I/O side: see mutants.sh.
 # shellcheck source=test/unit/mutants.sh
 . "$(dirname "$0")/mutants.sh"
 
@@ -42,4 +42,38 @@ mutant $turns "a child waits for its parent's threads" \
     '/^void turns_forked/,/^}/s/turns\.polling = false/;/'
 mutant $turns "a killed child's turn is lost" \
     '/^bool turn_begin/,/^}/s/ \|\| atomic_load\(&my_turn\.state\) == TURN_POLLS//'
+
+# shellcheck disable=SC2317 # called by mutant
+build_test() { compile "$unit/test_polled.c" "$unit/pager_sched.c"; }
+
+polled=runtime/far/polled.c
+mutant $polled "a vCPU is dropped without a look at its tails" \
+    '/^static bool keep/,/^}/s/!has_entries\(r\)/1/'
+mutant $polled "a dropped vCPU is kept, but not said to be polled" \
+    '/^static bool keep/,/^}/s/say_polled\(r\);/;/'
+mutant $polled "the word is cleared after the look" \
+    '/^static bool keep/,/^}/{
+        s/atomic_exchange\(&r->polled, 0\)/bool has = has_entries(r); &/
+        s/!has_entries\(r\)\)/!has)/
+    }'
+mutant $polled "news of one vCPU wipe out another's" \
+    's/= atomic_exchange(\(&CONTROL.*\[w\]), 0\)/= atomic_load\1), o = (atomic_store\1, 0), 0)/'
+mutant $polled "news are of the first 64 vCPUs" \
+    '/^static unsigned words/,/^}/s/return .*/return 1;/'
+mutant $polled "a vCPU that has news is not polled" \
+    '/^static void add\(/,/^}/s/polled\.vcpu\[polled\.n\+\+\] = .*/;/'
+mutant $polled "a vCPU is polled twice" \
+    '/^static void add\(/,/^}/s/if \(is_polled\(.*\)\)\)/if (0)/'
+mutant $polled "the I/O thread falls asleep beside news" \
+    '/^bool polled_have_news/,/^}/s/return true;/continue;/'
+mutant $polled "it falls asleep beside tails that have moved" \
+    '/^bool polled_have_news/,/^}/s/has_entries\(.*\)\)$/0)/'
+mutant far/rings.c "a vCPU's news wipe out another's" \
+    's/atomic_fetch_or(\(&control\.io_news.*), (1.*)\);/atomic_store\1, atomic_load\1) | \2);/'
+mutant far/rings.c "a vCPU has news before it has moved the tail" \
+    '/^static void submit/,/^}/{
+        s/ring_doorbell\(\);/;/
+        s/atomic_exchange\(&r->tail, tail \+ 1\);/ring_doorbell(); &/
+    }'
+mutant far/rings.c "prefetches are no news" '/^void ring_prefetch_ring/,/^}/s/ring_doorbell\(\);/;/'
 totals
