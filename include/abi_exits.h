@@ -112,6 +112,10 @@ enum exit_op {
         EXIT_SERVICE_SLEEP,
         /* Doorbell: wakes the service vCPU. */
         EXIT_SERVICE_WAKE,
+        /* Service vCPU: takes the stocks of free frames of vCPUs that are in the host, and tells
+         * others to give theirs back (EVENT_STOCK).  a[0] address of a struct exit_stocks
+         * (abi_vcpu.h). */
+        EXIT_STOCKS,
         /* Sleeps until the 4 bytes at a[0] (in the window) differ from a[1], at most 100 ms, or
          * a[3] nanoseconds if that is not 0 and less; spurious returns allowed.  a[2]: 0: far
          * memory changes them, so this exit does the work of the I/O thread meanwhile, if there is

@@ -5,6 +5,7 @@
 #ifndef VMRUN_ABI_VCPU_H
 #define VMRUN_ABI_VCPU_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "abi_exits.h"
@@ -26,12 +27,16 @@ struct regs {
 #define RFLAGS_KERN    0x002
 #define RFLAGS_PROGRAM 0x202
 
-/* Where a vCPU is.  Written by kern, read by kickers (kern/base/flush.c has the protocol). */
+/* Where a vCPU is.  Written by kern, read by kickers (kern/base/flush.c has the protocol).  From
+ * MODE_OUT kern moves on by a compare-and-swap: the host may make it MODE_TAKEN for a moment, and
+ * then has the vCPU's stock of frames to itself (EXIT_STOCKS). */
 enum vcpu_mode {
         MODE_OUT     = 0,               /* in the host, or not started */
         MODE_KERN    = 1,
         MODE_PROGRAM = 2,
+        MODE_TAKEN   = 3,               /* as MODE_OUT */
 };
+static inline bool mode_is_out(uint32_t mode) { return mode == MODE_OUT || mode == MODE_TAKEN; }
 
 enum vcpu_role { ROLE_PROGRAM = 0, ROLE_SERVICE = 1 };
 
@@ -44,6 +49,14 @@ struct frame_list {
         struct frame_chain free;
         uint32_t list;                  /* the next refill begins with this list */
         uint32_t low;                   /* the last refill left less than the low mark */
+};
+
+#define STOCKS_TAKEN 64
+struct exit_stocks {
+        /* OUT */
+        uint32_t n;                     /* chains, which belong to nobody now */
+        uint32_t left;                  /* 1: there may be other stocks */
+        struct frame_chain chain[STOCKS_TAKEN];
 };
 
 /* An evictor's piece of the frames (kern/pager/clock.c). */
@@ -109,7 +122,7 @@ struct vcpu {
         struct regs     regs __attribute__((aligned(16)));
         uint64_t canary3;
 
-        /* Only kern on this vCPU touches it. */
+        /* Only kern on this vCPU touches it; but frames: see MODE_TAKEN. */
         struct frame_list frames;
         struct sweeper sweeper;         /* of its direct reclaim */
         /* Writes of the bulk ring before this index are over and were reported
@@ -125,6 +138,8 @@ struct vcpu {
 #define EVENT_HOST 1u
 /* The host changed more of regs than a system call returns: go back by iretq. */
 #define EVENT_IRET 2u
+/* The vCPU's stock of free frames is needed: kern gives it back. */
+#define EVENT_STOCK 16u
 /* vcpu.guide_late is new. */
 #define EVENT_GUIDE 4u
 /* With EVENT_HOST: the program, or its guide, executed an instruction that only a kernel may, or a

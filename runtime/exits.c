@@ -36,6 +36,7 @@
 #include "vm/dump.h"
 #include "vm/guides.h"
 #include "vm/kvm.h"
+#include "vm/stocks.h"
 #include "vm/time.h"
 #include "vm/vcpu.h"
 #include "x86.h"
@@ -179,6 +180,16 @@ static int64_t kick(struct thread *t, uint64_t at)
         return 0;
 }
 
+static int64_t take_stocks(struct thread *t, uint64_t at)
+{
+        struct exit_stocks *s = kern_pointer(t, at, sizeof(*s));
+
+        if (!s)
+                return -EFAULT;
+        stocks_take(t->vm, s);
+        return 0;
+}
+
 static _Noreturn void bug(struct thread *t, const struct exit_req *rq)
 {
         warnx_("kern: %s (0x%llx, 0x%llx); " VM_BLAME, kern_text(t, rq->a[0]),
@@ -232,6 +243,7 @@ static int64_t serve(struct thread *t, enum exit_op op)
         case EXIT_NO_MEMORY:      return far_exit_no_memory();
         case EXIT_SLOTS_RELEASE:  return far_exit_release(t, rq);
         case EXIT_WAIT_FRAMES: word_sleep(&CONTROL->frames_seq, (uint32_t)rq->a[0], NULL); return 0;
+        case EXIT_STOCKS:         return take_stocks(t, rq->a[0]);
         case EXIT_WAKE_FRAMES:    word_wake(&CONTROL->frames_seq, INT_MAX); return 0;
         case EXIT_SERVICE_SLEEP:  service_sleep((uint32_t)rq->a[0]); return 0;
         case EXIT_SERVICE_WAKE:

@@ -28,7 +28,12 @@ static void out(void)
          * sees the mode sees all that kern did before. */
         atomic_store_explicit(&v->mode, MODE_OUT, memory_order_release);
         cpu_exit();
-        atomic_store_explicit(&v->mode, MODE_KERN, memory_order_relaxed);
+        /* Acquire: if the host has taken this vCPU's stock, that is over.  It takes some ten
+         * instructions. */
+        for (uint32_t m = MODE_OUT; !atomic_compare_exchange_weak_explicit(
+                     &v->mode, &m, MODE_KERN, memory_order_acquire, memory_order_relaxed);
+             m = MODE_OUT)
+                cpu_relax();
 }
 
 int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4)

@@ -7,7 +7,9 @@
 #include "base/kern.h"
 #include "base/print.h"
 #include "base/signal.h"
+#include "base/state.h"
 #include "entry/trap.h"
+#include "pager/pager.h"
 #include "paging/fault.h"
 #include "paging/guide.h"
 #include "x86.h"
@@ -99,6 +101,8 @@ void events(void)
                 fault_guide_over(GUIDE_LATE);
         if (event & EVENT_HOST)
                 vmexit(EXIT_EVENT, guided, 0, 0);
+        if (event & EVENT_STOCK)
+                frame_list_drain(&pager, &vcpu_self.frames);
         if (atomic_load(&control.flush_epoch) != atomic_load(&v->flushed))
                 flush_self();
 }

@@ -61,7 +61,8 @@ void pager_marks(struct pager *pg, bool reserve)
 }
 
 /* The stocks must not use up a small cache: all vCPUs together keep at most an eighth of it, two
- * batches each. */
+ * batches each.  But a stock that was filled when there were fewer vCPUs stays as large until its
+ * vCPU refills it, or until it is taken back (paging/cleaner.c). */
 void pager_share(struct pager *pg, uint32_t vcpus)
 {
         uint32_t b = pg->nframes / (16 * (vcpus < 2 ? 2 : vcpus));
@@ -227,6 +228,8 @@ void frames_give(struct pager *pg)
         if (pg->freed.n > 0)
                 batch_give(pg, &pg->freed);
 }
+
+void frames_take_back(struct pager *pg, struct frame_chain *stock) { batch_give(pg, stock); }
 
 bool frames_there(struct pager *pg)
 {

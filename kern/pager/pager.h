@@ -91,6 +91,8 @@ void frames_give(struct pager *pg);
 bool frames_there(struct pager *pg);
 /* Gives back all of a vCPU's stock. */
 void frame_list_drain(struct pager *pg, struct frame_list *l);
+/* The same for a stock that the host has taken from a vCPU: of one frame at least. */
+void frames_take_back(struct pager *pg, struct frame_chain *stock);
 /* For a frame that no PTE names any more and no TLB can reach: frees it, or leaves it to the CLOCK
  * hand if it is held. */
 void frame_discard(struct pager *pg, struct frame_list *l, frame_t f);

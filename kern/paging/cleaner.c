@@ -86,6 +86,19 @@ static void wake_waiters(void)
                 vmexit(EXIT_WAKE_FRAMES, 0, 0, 0);
 }
 
+/* Takes back what vCPUs have in stock.  Those that rest keep theirs; and a program may use all of
+ * cache and far memory but for a reserve (base/charge.c), which may be less than the stocks.
+ * True: there were some, or may be. */
+static bool take_stocks(void)
+{
+        struct exit_stocks s;
+
+        vmexit(EXIT_STOCKS, (uint64_t)&s, 0, 0);
+        for (uint32_t i = 0; i < s.n; i++)
+                frames_take_back(&pager, &s.chain[i]);
+        return s.n > 0 || s.left;
+}
+
 /* Does this vCPU evict by itself, rather than wait for the cleaner?  Not if all threads share one
  * CPU and no other vCPU waits: then one sleep lets the cleaner free frames for many faults. */
 static bool evicts_itself(void)
@@ -131,13 +144,15 @@ int frames_wait(void)
  *   the first waiter arrives              0                same            sleeps
  *   a turn ends, waiter, only hot         0                same            sleeps
  *   a turn ends, waiter, busy frames      same             same            sleeps
+ *   a turn ends, waiter, frames in stock  same             same            woken
  *   a turn ends otherwise                 + 1              same            sleeps
  *   FRUITLESS_TURNS, waiter               gives up         frames_seq + 1  woken: -ENOMEM
  *   FRUITLESS_TURNS, no waiter            gives up         same            -
  *
  * Pages that are only hot are no reason to fail a waiter: the vCPUs that keep them hot continue.
  * Busy frames are none either: an operation on a large range holds up to all frames until all TLBs
- * are flushed.  Turns before the waiter arrived do not count: it may itself have kept pages hot.
+ * are flushed.  Frames that other vCPUs have in stock are taken back first.  Turns before the
+ * waiter arrived do not count: it may itself have kept pages hot.
  * `starved` is the frames_seq to which the wake-up moves, so a waiter believes it only if it is
  * newer than the frames_seq it read before it slept, and only while there is no free frame.
  */
@@ -158,12 +173,14 @@ static bool fruitless(struct turn *t, uint32_t n, const struct clock_result *r)
         if (t->passed < pager.nframes)
                 return false;
         bool only_hot = t->hot > 0 && t->unwritable == pager.unwritable;
-        if (waited_for && only_hot)
+        if (waited_for && only_hot) {
                 t->fruitless = 0;
-        else if (waited_for && t->busy)
+        } else if (waited_for && (take_stocks() || t->busy)) {
+                wake_waiters();
                 vmexit(EXIT_YIELD, 0, 0, 0);    /* the vCPU that holds them may not be running */
-        else
+        } else {
                 t->fruitless++;
+        }
         t->passed = t->hot = t->busy = 0;
         t->unwritable = pager.unwritable;
         return t->fruitless >= FRUITLESS_TURNS;

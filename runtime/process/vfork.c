@@ -219,7 +219,7 @@ static void lend(struct child *c)
 static void settle(struct thread *t)
 {
         struct vcpu *v = t->v;
-        bool out = atomic_load(&v->mode) == MODE_OUT;
+        bool out = mode_is_out(atomic_load(&v->mode));
 
         /* kern makes an exit before it returns to the program, at the latest */
         atomic_fetch_or(&v->event, EVENT_HOST);

@@ -21,7 +21,7 @@
         "(ls -l /proc/*/exe 2>&- | grep vmrun shows them)"
 
 static const char *const modes[] = {
-        [MODE_OUT] = "out", [MODE_KERN] = "kern", [MODE_PROGRAM] = "program"
+        [MODE_OUT] = "out", [MODE_KERN] = "kern", [MODE_PROGRAM] = "program", [MODE_TAKEN] = "out"
 };
 
 static void print_vcpu(unsigned n, const struct vcpu *v, const struct vcpu_fixed *f)
@@ -29,7 +29,7 @@ static void print_vcpu(unsigned n, const struct vcpu *v, const struct vcpu_fixed
         typedef unsigned long long ull;
 
         printf("vcpu %u: %s p=%u mode=%s", n, f->role == ROLE_SERVICE ? "cleaner" : "program",
-               f->level, v->mode <= MODE_PROGRAM ? modes[v->mode] : "?");
+               f->level, v->mode <= MODE_TAKEN ? modes[v->mode] : "?");
         printf(" exit=%s(%#llx, %#llx) upcall=%u event=%#x flushed=%llu faulting=%#llx\n",
                counters_exit_name(v->exit.op), (ull)v->exit.a[0], (ull)v->exit.a[1], v->upcall.op,
                v->event, (ull)v->flushed, v->faulting ? (ull)v->faulting - 1 : 0);

@@ -103,6 +103,7 @@ static const char *const exit_names[EXIT_OPS] = {
         [EXIT_WAKE_FRAMES] = "wake_frames",
         [EXIT_SERVICE_SLEEP] = "service_sleep",
         [EXIT_SERVICE_WAKE] = "service_wake",
+        [EXIT_STOCKS] = "stocks",
         [EXIT_WAIT_PTE] = "wait_pte",
         [EXIT_WAKE_PTE] = "wake_pte",
         [EXIT_KICK] = "kick",

@@ -11,7 +11,7 @@
 
 static const char *mode_name(uint32_t m)
 {
-        return m == MODE_OUT       ? "OUT"
+        return mode_is_out(m)      ? "OUT"
                : m == MODE_KERN    ? "KERN"
                : m == MODE_PROGRAM ? "PROGRAM"
                                    : "?";

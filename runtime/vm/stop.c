@@ -110,7 +110,7 @@ static void complain(const struct thread *t)
         for (uint32_t i = 0, n = vcpus(); i < n; i++) {
                 struct thread *u = t->vm->thread[i];
                 if (!u || !u->alive || u == t || atomic_load(&u->safe) ||
-                    atomic_load(&u->v->mode) == MODE_OUT)
+                    mode_is_out(atomic_load(&u->v->mode)))
                         continue;
                 warnx_("vCPU %u (thread %d) does not stop: mode %u, last entry to kern at RIP "
                        "%#llx, exit %u",

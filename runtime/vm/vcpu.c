@@ -466,7 +466,7 @@ static void watch(struct thread *t)
                 return;
         if (!t->watch.seen_ms) {
                 /* else kern continues from an exit: see watch_exits() */
-                if (atomic_load(&t->v->mode) != MODE_OUT)
+                if (!mode_is_out(atomic_load(&t->v->mode)))
                         watch_begin(t);
         } else if (atomic_load(&t->v->mode) == MODE_PROGRAM && vcpu_mend(t)) {
                 vcpu_forget_exception(t);       /* it belonged to the old tables */
@@ -541,7 +541,7 @@ static void run_to_exit(struct thread *t)
                 /* kern stores MODE_OUT before each of its exits; an OUT of the program to that port
                  * comes in mode PROGRAM. */
                 if (t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT &&
-                    atomic_load(&t->v->mode) == MODE_OUT) {
+                    mode_is_out(atomic_load(&t->v->mode))) {
                         look_at_canaries(t);
                         watch_exits(t);
                         return;

@@ -6,12 +6,16 @@
 overhead_kb=2048
 
 limits() {
+    local cache=4M far=28M      # 8192 pages
     hard_limit
-    full_memory 'all memory taken and given back' 0 'limits: ok' --limits 8192
-    full_memory 'all memory in use' 0 'full: ok' --full 500
-    full_memory 'hot pages and a burst of others' 0 'hot: ok' --hot 2
-    full_memory 'memory operations at random' 0 '*: ok' --random 1 4000 512
-    full_memory 'more memory than there is' 135 'exhausting' --exhaust
+    full_memory 'all memory taken and given back' 0 'limits: ok' t_memory --limits 8192
+    full_memory 'all memory in use' 0 'full: ok' t_memory --full 500
+    full_memory 'all memory in use by many threads' 0 'crowd: ok' t_crowd 1024 8 0 0 300
+    full_memory 'hot pages and a burst of others' 0 'hot: ok' t_memory --hot 2
+    full_memory 'memory operations at random' 0 '*: ok' t_memory --random 1 4000 512
+    full_memory 'more memory than there is' 135 'exhausting' t_memory --exhaust
+    cache=16M far=8M
+    full_memory 'all memory in use, free frames in stock' 0 'crowd: ok' t_crowd 4096 1 55 2 200
     thread_limit
     bulk_transfer
     used_by_calls
@@ -77,20 +81,19 @@ hard_limit() {
     fi
 }
 
-# full_memory NAME STATUS PATTERN ARGUMENT...: t_memory with 4 MiB of cache and 28 MiB of far
-# memory, 8192 pages in all.
+# full_memory NAME STATUS PATTERN PROGRAM ARGUMENT...: with $cache of cache, and $far of far memory.
 full_memory() {
-    local name=$1 wanted=$2 pattern=$3 LIMIT=$limit node=mem:28M
-    shift 3
+    local name=$1 wanted=$2 pattern=$3 program=$4 LIMIT=$limit node=mem:$far
+    shift 4
     if [ ${#nodes[@]} -gt 0 ]; then
         node=$(sed -E 's/\?size=[^&]*&/?/; t; s/[?&]size=[^&]*//' <<<"${nodes[0]}")
-        [[ $node = *\?* ]] && node+='&size=28M' || node+='?size=28M'
+        [[ $node = *\?* ]] && node+="&size=$far" || node+="?size=$far"
     fi
     selected "$name" || return 0
     OUT=$WORK/out ERR=$WORK/err
     cd "$WORK" || exit 1
-    run_limited "$vmrun" --cache 4M --node "$node" "${vmrun_flags[@]}" -- \
-        "$build/test/system/t_memory" "$@"
+    run_limited "$vmrun" --cache "$cache" --node "$node" "${vmrun_flags[@]}" -- \
+        "$build/test/system/$program" "$@"
     if [ "$status" != "$wanted" ]; then
         not_ok "$name" "exit status $status, not $wanted"
     elif [[ $(cat "$OUT") != $pattern ]]; then

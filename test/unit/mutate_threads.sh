@@ -1,6 +1,6 @@
 #!/bin/bash
-# Mutants of vmrun's own threads, of the turn to poll where there is no I/O thread, and of requests
-# on their way to the I/O side: see mutants.sh.
+# Mutants of vmrun's own threads, of the turn to poll where there is no I/O thread, of requests on
+# their way to the I/O side, and of stocks that are taken back: see mutants.sh.
 # shellcheck source=test/unit/mutants.sh
 . "$(dirname "$0")/mutants.sh"
 
@@ -76,4 +76,25 @@ mutant far/rings.c "a vCPU has news before it has moved the tail" \
         s/atomic_exchange\(&r->tail, tail \+ 1\);/ring_doorbell(); &/
     }'
 mutant far/rings.c "prefetches are no news" '/^void ring_prefetch_ring/,/^}/s/ring_doorbell\(\);/;/'
+
+# shellcheck disable=SC2317 # called by mutant
+build_test() { compile "$unit/test_stocks.c" "$unit/pager_sched.c"; }
+
+stocks=runtime/vm/stocks.c
+mutant $stocks "a stock is taken from a vCPU in kern" \
+    's/!atomic_compare_exchange_strong\(&v->mode, &out, MODE_T.*$/atomic_load(\&v->mode) == 2)/'
+mutant $stocks "a stock that was taken stays with its vCPU, too" 's/v->frames\.free\.n = 0;/;/'
+mutant $stocks "the vCPU goes on before its stock is taken" \
+    '/^static bool take/,/^}/{
+        s/^.*MODE_OUT, memory_order_release.*$//
+        s/\*taken = .*/atomic_store(\&v->mode, MODE_OUT); point(); &/
+    }'
+mutant $stocks "a vCPU in the program is not asked" \
+    '/^static void ask/,/^}/s/^.*atomic_fetch_or.*$//'
+mutant $stocks "a vCPU in the program is not kicked" 's/vcpu_kick\(t\)/(void)t/'
+mutant base/exit.c "kern goes on while its stock is taken" \
+    '/^static void out/,/^}/{
+        s/!atomic_compare_exchange_weak_explicit\($/(atomic_store(\&v->mode, MODE_KERN), 0);/
+        s/^ +&v->mode, &m, MODE_KERN.*$//
+    }'
 totals
