@@ -1,6 +1,6 @@
 #!/bin/bash
 # Mutants of the pager, its prefetch policies, kern's flushes and fault path, of the wire by the
-# clock, and of the futexes: see mutants.sh.
+# clock, of the futexes, and of when a program gives up: see mutants.sh.
 # shellcheck disable=SC2317,SC2046 # called by mutant; paths
 : "${STEPS:=400000000}"
 # shellcheck source=test/unit/mutants.sh
@@ -805,4 +805,35 @@ mutant "$futex" "the list ends at its second lock" \
     '/^void robust_list_end/,/^}/s/n < ROBUST_MOST/n < 2/'
 mutant "$futex" "an entry that cannot be read is no end" \
     '/^void robust_list_end/,/^}/s/if \(!readable\)/if (0)/'
+
+# When a program gives up.
+build_test() {
+    compile "$unit/test_starved.c" "$unit/pager_sched.c" "$unit/pager_env.c"
+}
+
+cleaner=paging/cleaner.c
+mutant $cleaner "free frames in stock are not taken back" 's/take_stocks\(\) \|\| //'
+mutant $cleaner "it gives up while others are still to give theirs" \
+    's/s\.n > 0 \|\| s\.left/s.n > 0/'
+mutant $cleaner "what is taken back is lost" 's/frames_take_back\(&pager.*;/;/'
+mutant $cleaner "it gives up at once" \
+    's/fruitless >= FRUITLESS_TURNS/fruitless + 4 >= FRUITLESS_TURNS/'
+mutant $cleaner "it gives up though pages are only hot" \
+    's/if \(waited_for && only_hot\)/if (0)/'
+mutant $cleaner "it never gives up while pages are hot" \
+    's/ && t->unwritable == pager\.unwritable//'
+mutant $cleaner "a waiter does not look for frames before it gives up" \
+    's/starved = newer && !frames_there\(&pager\)/starved = newer/'
+mutant $cleaner "a finding is not of the next wake-up" \
+    '/^static bool stock_up/,/^}/s/\(&control\.frames_seq\) \+ 1/(\&control.frames_seq)/'
+mutant $cleaner "waiters do not hear that it gave up" \
+    '/^static bool stock_up/,/^}/{/^ *wake_waiters\(\);$/{
+        N
+        s/wake_waiters\(\);(\n *return f)/;\1/
+    }}'
+mutant $cleaner "waiters do not hear of frames that were freed" \
+    '/^static bool stock_up/,/^}/{/starved, 0/{N;s/wake_waiters\(\)//}}'
+mutant $cleaner "a waiter does not wake it" '/^int frames_wait/,/^}/s/cleaner_wake\(\);/;/'
+mutant $cleaner "a waiter is not counted" \
+    '/^int frames_wait/,/^}/s/atomic_fetch_(add|sub)\(&control\.frames_waiters, 1\);/;/'
 totals
