@@ -147,11 +147,6 @@ mutant pager/transition.c "cooling stamps before it clears A" '
         s/^(        bool cooled = )/        frame_stamp(f);\n\1/
         s/^                frame_stamp.*$/                ;/
     }'
-mutant pager/pager.h "an earlier stamp replaces a later one" '
-    /^static inline void frame_stamp/,/^}/{
-        s/uint64_t w = /uint64_t e = env_flush_next(), w = /
-        s/env_flush_next\(\) << FRAME/e << FRAME/
-    }'
 mutant pager/transition.c "what is passed is not pinned" '
     /^bool page_pass/,/^}/{
         s/!atomic_compare_exchange_strong\(&f->word, &w, w \+ 1\)\)/(atomic_fetch_add(\&f->word, 1), 0))/
