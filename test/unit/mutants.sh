@@ -71,27 +71,30 @@ must_fail() {
 }
 
 # change FILES SED-SCRIPT: files of the copy, patterns as of part(). Those that then differ from the
-# sources are in $changed.
+# sources are in $changed, patterns that fit none of them in $unchanged.
 change() {
-    local file
-    changed=()
-    # shellcheck disable=SC2086 # patterns
-    for file in $(part $1); do
-        if sed -E "$2" "$file" >"$WORK/changed" && ! cmp -s "$WORK/changed" "$file"; then
-            cp "$WORK/changed" "$file"
-            changed+=("$file")
-        fi
+    local file pattern before
+    changed=() unchanged=()
+    for pattern in $1; do
+        before=${#changed[@]}
+        for file in $(part "$pattern"); do
+            if sed -E "$2" "$file" >"$WORK/changed" && ! cmp -s "$WORK/changed" "$file"; then
+                cp "$WORK/changed" "$file"
+                changed+=("$file")
+            fi
+        done
+        [ ${#changed[@]} -gt "$before" ] || unchanged+=("$pattern")
     done
 }
 
-# mutant FILES WHAT SED-SCRIPT: the script must change one of the files, patterns as of part().
+# mutant FILES WHAT SED-SCRIPT: the script must change a file of each pattern, as of part().
 mutant() {
     local name file
     is_wanted || return 0
     name="mutant $counted, ${1%% *}: $2"
     change "$1" "$3"
-    if [ ${#changed[@]} -eq 0 ]; then
-        not_ok "$name" 'the script changes nothing'
+    if [ ${#unchanged[@]} -gt 0 ]; then
+        not_ok "$name" "the script changes nothing in ${unchanged[*]}"
     elif [ $check = yes ]; then
         ok "$name"
     else

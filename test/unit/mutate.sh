@@ -751,54 +751,53 @@ mutant far/timed.c "a page that is due waits for the lock" \
 
 # Futexes
 build_test() { compile "$unit/test_futex.c" $(part futex.c robust.c); }
-futex='futex.c robust.c'
-mutant "$futex" "any bits may be waited for" 's/op == FUTEX_WAIT_BITSET && !\(uint32_t\)a\[5\]/0/'
-mutant "$futex" "a time-out is not checked" \
+mutant futex.c "any bits may be waited for" 's/op == FUTEX_WAIT_BITSET && !\(uint32_t\)a\[5\]/0/'
+mutant futex.c "a time-out is not checked" \
     's/ts->tv_sec < 0 \|\| \(uint64_t\)ts->tv_nsec >= 1000000000/0/'
-mutant "$futex" "words need not be aligned" 's/return addr & 3 \? -EINVAL :/return/'
-mutant "$futex" "a shared word is one of this process" \
+mutant robust.c "words need not be aligned" 's/return addr & 3 \? -EINVAL :/return/'
+mutant robust.c "a shared word is one of this process" \
     's/gmem_word_shared\(w\) \? 0 : FUTEX_PRIVATE_FLAG/FUTEX_PRIVATE_FLAG/'
-mutant "$futex" "a word of this process is shared" \
+mutant robust.c "a word of this process is shared" \
     's/gmem_word_shared\(w\) \? 0 : FUTEX_PRIVATE_FLAG/0/'
-mutant "$futex" "waiting drops nothing" \
+mutant futex.c "waiting drops nothing" \
     '/^static long on_word/,/^}/s/gmem_word_drop\(t, &w, write\);//'
-mutant "$futex" "a word may be shared that cannot" \
+mutant robust.c "a word may be shared that cannot" \
     's/(return !\(op & FUTEX_PRIVATE_FLAG\)) && .*/return false;/'
-mutant "$futex" "WAKE_OP compares the new value" \
+mutant futex.c "WAKE_OP compares the new value" \
     's/\(int32_t\)old ([=!<>]=?) compared/(int32_t)new \1 compared/'
-mutant "$futex" "WAKE_OP: less is less or equal" \
+mutant futex.c "WAKE_OP: less is less or equal" \
     's/\(int32_t\)old < compared/(int32_t)old <= compared/'
-mutant "$futex" "WAKE_OP: an operand has no sign" \
+mutant futex.c "WAKE_OP: an operand has no sign" \
     's/\(int32_t\)\(code << 8\) >> 20/(int32_t)(code << 8 >> 20)/'
-mutant "$futex" "WAKE_OP: a number instead of a bit" 's/if \(code >> 31\)/if (0)/'
-mutant "$futex" "WAKE_OP always wakes at the second word" \
+mutant futex.c "WAKE_OP: a number instead of a bit" 's/if \(code >> 31\)/if (0)/'
+mutant futex.c "WAKE_OP always wakes at the second word" \
     '/^static long wake_op/,/^}/s/woken < 0 \|\| !ret/woken < 0/'
-mutant "$futex" "WAKE_OP forgets those at the first word" \
+mutant futex.c "WAKE_OP forgets those at the first word" \
     '/^static long wake_op/,/^}/s/woken \+ more/more/'
-mutant "$futex" "a requeue wakes only whom it should" \
+mutant futex.c "a requeue wakes only whom it should" \
     's/\(uint64_t\)\(uint32_t\)a\[2\] \+ \(uint32_t\)a\[3\]/(uint64_t)(uint32_t)a[2]/'
-mutant "$futex" "a requeue compares nothing" \
+mutant futex.c "a requeue compares nothing" \
     's/if \(compare && word != \(uint32_t\)a\[5\]\)/if (0)/'
-mutant "$futex" "a count of wake-ups overflows" 's/n > INT_MAX \? INT_MAX : n/n/'
-mutant "$futex" "words of two kinds are requeued" \
+mutant futex.c "a count of wake-ups overflows" 's/n > INT_MAX \? INT_MAX : n/n/'
+mutant futex.c "words of two kinds are requeued" \
     's/gmem_word_shared\(&w\) != gmem_word_shared\(&v\)/0/'
-mutant "$futex" "no thread hears that an owner died" \
+mutant robust.c "no thread hears that an owner died" \
     '/^static void owner_died/,/^}/s/futex_wake(_as)?\(t, addr.*\);/(void)0;/'
-mutant "$futex" "any lock of the list has lost its owner" \
+mutant robust.c "any lock of the list has lost its owner" \
     '/^static void owner_died/,/^}/s/\(old & FUTEX_TID_MASK\) == tid && !mine/!mine/'
-mutant "$futex" "a dead owner's lock has no waiters" \
+mutant robust.c "a dead owner's lock has no waiters" \
     '/^static void owner_died/,/^}/s/\(old & FUTEX_WAITERS\) \| FUTEX_OWNER_DIED/FUTEX_OWNER_DIED/'
-mutant "$futex" "an unlock without its wake-up stays so" \
+mutant robust.c "an unlock without its wake-up stays so" \
     '/^static void owner_died/,/^}/s/wakes = pending && !pi && old == 0;/wakes = false;/'
-mutant "$futex" "a free lock's waiters are woken" \
+mutant robust.c "a free lock's waiters are woken" \
     '/^static void owner_died/,/^}/s/wakes = pending && /wakes = /'
-mutant "$futex" "the owner's death wakes a thread that waits for a PI lock" \
+mutant robust.c "the owner's death wakes a thread that waits for a PI lock" \
     '/^static void owner_died/,/^}/s/mine && !pi && /mine \&\& /'
-mutant "$futex" "the pending lock is forgotten" \
+mutant robust.c "the pending lock is forgotten" \
     '/^void robust_list_end/,/^}/s/if \(h\.pending & ~1ull\)/if (0)/'
-mutant "$futex" "the list ends at its second lock" \
+mutant robust.c "the list ends at its second lock" \
     '/^void robust_list_end/,/^}/s/n < ROBUST_MOST/n < 2/'
-mutant "$futex" "an entry that cannot be read is no end" \
+mutant robust.c "an entry that cannot be read is no end" \
     '/^void robust_list_end/,/^}/s/if \(!readable\)/if (0)/'
 
 # When a program gives up.

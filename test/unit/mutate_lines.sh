@@ -25,7 +25,7 @@ mutant kern/paging/fault.c "a count of all vCPUs' fetches" '
     s/^( *)count\(CNT_FETCHED\);/&\n\1atomic_fetch_add(\&planted, 1);/'
 mutant "kern/pager/cache.h kern/pager/pager.h" "a count in struct pager of frames taken" '
     s/^( *)struct notices_of notices;.*/&\n\1_Atomic uint64_t planted[16];/
-    s/^( *)frame_t n = l->f\[--l->n\];/&\n\1atomic_fetch_add(\&pg->planted[8], 1);/'
+    s/^( *)frame_t n = l->free\.first;/&\n\1atomic_fetch_add(\&pg->planted[8], 1);/'
 mutant kern/pager/transition.c "the last page fetched, for all to see" '
     /^int page_fetch\(/i static _Atomic uint64_t planted;
     s/^( *)f->slot = pte_num\(p\);.*page is clean.*/&\n\1atomic_store(\&planted, f->slot);/'
