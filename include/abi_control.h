@@ -116,7 +116,7 @@ struct control {
         /* TSC ticks for which a vCPU polls a BUSY entry before it sleeps (runtime/far/io.c). */
         _Atomic uint64_t wait_ticks;
 
-        /* A set: vCPUs whose rings have entries, though the I/O side did not look at them any more
+        /* A set: vCPUs that have put entries on rings which the I/O side does not poll any more
          * (runtime/far/polled.h).  Bit n % 64 of word n / 64 is vCPU n. */
         _Alignas(CACHE_LINE) _Atomic uint64_t io_news[VCPUS_MAX / 64];
 

@@ -22,7 +22,9 @@
 static struct {
         unsigned n;                     /* vCPUs that are polled: the numbers of */
         uint16_t vcpu[VCPUS_MAX];
-        bool busy[VCPUS_MAX];           /* by number: had requests in the last turns */
+        /* By number.  Not from the vCPU's rings, which a program at p = 0 may write to. */
+        bool listed[VCPUS_MAX];
+        bool busy[VCPUS_MAX];           /* had requests in the last turns */
         unsigned turns;                 /* since all were not busy */
 } polled;
 
@@ -46,11 +48,6 @@ static unsigned take_ring(struct io_ring *ring, unsigned vcpu)
         return n;
 }
 
-static bool is_polled(const struct io_rings *r)
-{
-        return atomic_load_explicit(&r->polled, memory_order_relaxed);
-}
-
 /* Relaxed: its rings are looked at in each turn from here on. */
 static void say_polled(struct io_rings *r)
 {
@@ -60,8 +57,9 @@ static void say_polled(struct io_rings *r)
 static void add(unsigned vcpu)
 {
         polled.busy[vcpu] = true;
-        if (is_polled(vcpu_rings(vcpu)))        /* it moved a tail while it was being dropped */
+        if (polled.listed[vcpu])        /* it moved a tail while it was being dropped */
                 return;
+        polled.listed[vcpu] = true;
         polled.vcpu[polled.n++] = (uint16_t)vcpu;
         say_polled(vcpu_rings(vcpu));
 }
@@ -111,7 +109,8 @@ static void drop_quiet(void)
 
         for (unsigned i = 0; i < polled.n; i++) {
                 unsigned vcpu = polled.vcpu[i];
-                if (keep(vcpu))
+                polled.listed[vcpu] = keep(vcpu);
+                if (polled.listed[vcpu])
                         polled.vcpu[kept++] = (uint16_t)vcpu;
                 polled.busy[vcpu] = false;
         }
@@ -148,6 +147,5 @@ bool polled_have_news(void)
 
 void polled_forked(void)
 {
-        polled.n = polled.turns = 0;
-        memset(polled.busy, 0, sizeof(polled.busy));
+        memset(&polled, 0, sizeof(polled));
 }

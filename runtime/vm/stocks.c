@@ -35,17 +35,21 @@ static void ask(struct vcpu *v, struct thread *t)
 
 void stocks_take(struct vm *vm, struct exit_stocks *s)
 {
-        s->n = s->left = 0;
-        for (uint32_t i = 0, n = atomic_load(&CONTROL->nvcpus); i < n; i++) {
+        const uint32_t vcpus = atomic_load(&CONTROL->nvcpus);
+        uint32_t n = 0, left = 0;       /* not in *s, which is in kern's memory */
+
+        for (uint32_t i = 0; i < vcpus && i < VCPUS_MAX; i++) {
                 struct vcpu *v = vcpu_block(i);
                 /* A hint: kern may be using its stock. */
                 if (!__atomic_load_n(&v->frames.free.n, __ATOMIC_RELAXED))
                         continue;
-                if (s->n < STOCKS_TAKEN && take(v, &s->chain[s->n])) {
-                        s->n += s->chain[s->n].n > 0;
+                if (n < STOCKS_TAKEN && take(v, &s->chain[n])) {
+                        n += s->chain[n].n > 0;
                         continue;
                 }
-                s->left = 1;
+                left = 1;
                 ask(v, vm->thread[i]);
         }
+        s->n = n;
+        s->left = left;
 }

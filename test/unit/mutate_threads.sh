@@ -63,7 +63,7 @@ mutant $polled "news are of the first 64 vCPUs" \
 mutant $polled "a vCPU that has news is not polled" \
     '/^static void add\(/,/^}/s/polled\.vcpu\[polled\.n\+\+\] = .*/;/'
 mutant $polled "a vCPU is polled twice" \
-    '/^static void add\(/,/^}/s/if \(is_polled\(.*\)\)\)/if (0)/'
+    '/^static void add\(/,/^}/s/if \(polled\.listed\[vcpu\]\)/if (0)/'
 mutant $polled "the I/O thread falls asleep beside news" \
     '/^bool polled_have_news/,/^}/s/return true;/continue;/'
 mutant $polled "it falls asleep beside tails that have moved" \

@@ -8,7 +8,7 @@
  * everything is in use; and where the first that does so leaves its pages, the others must not.  A
  * wake-up that is lost is a wait without an end.
  *
- *   SEED=n STEPS=n VERBOSE=1 test_starved
+ *   SEED=n STEPS=n test_starved
  */
 static unsigned self;                   /* the vCPU that runs */
 static void vcpu_point(void);
@@ -62,7 +62,7 @@ enum kind {
 
 static struct {
         enum kind kind;
-        bool room, leaving;             /* there is room for all pages; a vCPU leaves its own */
+        bool room, leaving;             /* there is room for all pages; a vCPU unmaps some */
         bool writes;
         uint32_t pages;                 /* that are used */
         uint32_t hot;                   /* of them, by vCPUs that use few, all the time */
@@ -283,7 +283,7 @@ static bool touch(unsigned v, bool write)
         }
 }
 
-static bool has_got_on(void)
+static bool goes_on(void)
 {
         /* It is kicked, but the host may not run it for a while. */
         return (m.kicked[self] && chance(1000)) || m.stop || m.working == 1;
@@ -295,7 +295,7 @@ static void rest(unsigned steps, bool computes)
         const unsigned me = self;
 
         m.out[me] = !computes;
-        while (steps-- && !has_got_on())
+        while (steps-- && !goes_on())
                 vcpu_point();
         m.out[me] = false;
         m.last = sched_steps;
