@@ -62,6 +62,7 @@ struct pager {
         /* The pager's writes.  These fields belong to the cleaner; during a fork the cleaner is
          * quiesced and they belong to the forking vCPU (page_write_back). */
         _Alignas(CACHE_LINE) struct sweeper cleaner;
+        uint64_t spare_slot;            /* for the next page that lacks one; of one clock_pass() */
         uint32_t slot_hand;             /* the search for slots to take back */
         uint32_t slot_pause;            /* frames that cleaner passes before the next such search */
         uint32_t writing;               /* frames claimed for a write that is under way */

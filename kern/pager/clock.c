@@ -25,7 +25,7 @@
 
 /* Takes a slot away from a resident page, which is dirty from then on.  When the far tiers are
  * full, the only slots left to use hold second copies of resident pages, and are read by no other
- * process.  The caller holds another frame claimed.
+ * process.
  *
  * No count says how many such slots there are: a fetch would have to keep it, and other processes
  * change it when they end.  So after a search that found no slot, the hand makes about one turn
@@ -56,31 +56,51 @@ static uint64_t slot_take_back(struct pager *pg)
         return SLOT_NONE;
 }
 
-/* Gives a claimed page a slot that this process may write to: its own, or a new one; with
- * take_back, if need be that of another page. */
-static bool get_slot(struct pager *pg, struct frame *f, bool take_back)
+static bool has_slot(const struct frame *f)
+{
+        return f->slot != SLOT_NONE && env_slot_writable(f->slot);
+}
+
+/* Gives a claimed page a slot that this process may write to: its own, or the spare one. */
+static bool get_slot(struct frame *f, uint64_t *spare)
 {
         uint64_t old = f->slot;
 
-        if (old != SLOT_NONE && env_slot_writable(old))
+        if (has_slot(f))
                 return true;
-        uint64_t slot = env_slot_alloc();
-        if (slot == SLOT_NONE && take_back)
-                slot = slot_take_back(pg);
-        if (slot == SLOT_NONE)
+        if (*spare == SLOT_NONE)
                 return false;
-        f->slot = slot;
+        f->slot = *spare;
+        *spare = SLOT_NONE;
         if (old != SLOT_NONE)           /* now only other processes hold it */
                 env_slot_free(old);
         return true;
 }
 
-/* The same for a vCPU that reclaims: without an exit, and only where its write is no ENV_POSTED. */
+/* [I] No claim is held here: a new slab is leased by an exit, in which the host may wait for a
+ * node, and pins wait for claims. */
+static bool get_spare(struct pager *pg)
+{
+        pg->spare_slot = env_slot_alloc();
+        if (pg->spare_slot == SLOT_NONE)
+                pg->spare_slot = slot_take_back(pg);
+        return pg->spare_slot != SLOT_NONE;
+}
+
+static void drop_spare(uint64_t *spare)
+{
+        if (*spare != SLOT_NONE)
+                env_slot_free(*spare);
+        *spare = SLOT_NONE;
+}
+
+/* As get_slot(), for a vCPU that reclaims: without an exit, and only where its write is no
+ * ENV_POSTED. */
 static bool get_slot_directly(struct frame *f)
 {
         if (f->slot == SLOT_NONE)
                 f->slot = env_slot_take();
-        return f->slot != SLOT_NONE && env_slot_writable(f->slot) && !env_slot_posted(f->slot);
+        return has_slot(f) && !env_slot_posted(f->slot);
 }
 
 /* Makes a claimed page clean, which has a slot of its own.  No CPU writes to it now: it is cold, or
@@ -225,54 +245,76 @@ static void give(struct pager *pg, struct frame_list *l, frame_t n)
                 frame_collect(pg, n);
 }
 
-/* Writes a claimed page that is cold and dirty.  True: it is clean. */
-static bool clean(struct pager *pg, struct frame_list *l, frame_t n, pte_slot_t *pte, pte_t p,
-                  uint64_t *cnt)
+/* What came of an eviction.  LACKS_SLOT: the cleaner needs a spare slot first. */
+enum evicted { KEPT, EVICTED, LACKS_SLOT };
+
+/* Writes a claimed page that is cold and dirty.  EVICTED: it is clean, and still claimed. */
+static enum evicted clean(struct pager *pg, struct frame_list *l, frame_t n, pte_slot_t *pte,
+                          pte_t p, uint64_t *cnt)
 {
         struct frame *f = &pg->frames[n];
-        bool slot = l ? get_slot_directly(f) : get_slot(pg, f, true);
-        int err = slot ? write_back(pg, n, pte, p, cnt) : -ENOSPC;
 
-        if (err == ENV_POSTED) {
-                write_posted(pg, n);
-                return false;           /* claimed until reap_writes() */
-        }
-        if (err < 0)
+        if (!(l ? get_slot_directly(f) : get_slot(f, &pg->spare_slot))) {
                 frame_drop_claim(f);
-        if (l && !slot) {               /* the cleaner can; its flush is over */
-                frame_passed(pg, n);
+                if (!l)
+                        return LACKS_SLOT;
+                frame_passed(pg, n);    /* the cleaner can; its flush is over */
                 atomic_fetch_add_explicit(&pg->passed_covered, 1, memory_order_relaxed);
-        } else if (err < 0 && err != -EAGAIN && !l) {
-                pg->unwritable++;
+                return KEPT;
         }
-        return !err;
+        int err = write_back(pg, n, pte, p, cnt);
+        if (err == ENV_POSTED) {
+                write_posted(pg, n);    /* claimed until reap_writes() */
+                return KEPT;
+        }
+        if (err < 0) {
+                frame_drop_claim(f);
+                pg->unwritable += err != -EAGAIN && !l;
+                return KEPT;
+        }
+        return EVICTED;
 }
 
-/* Second visit: cold since a completed flush.  True if the frame was freed, to l as give() does.
- * With l nothing is posted. */
-static inline __attribute__((always_inline)) bool evict(struct pager *pg, struct frame_list *l,
-                                                        frame_t n, uint64_t *cnt)
+/* Second visit: cold since a completed flush.  EVICTED: the frame is free, as give() does it.  With
+ * l nothing is posted. */
+static inline __attribute__((always_inline)) enum evicted try_evict(struct pager *pg,
+                                                                    struct frame_list *l,
+                                                                    frame_t n, uint64_t *cnt)
 {
         struct frame *f = &pg->frames[n];
         enum vcpu_counter counter = CNT_EVICTED_CLEAN;
         pte_t p;
 
         if (!frame_claim(f, atomic_load(&f->word)))
-                return false;
+                return KEPT;
         pte_slot_t *pte = entry_of(pg, n, &p);
         uint64_t w = atomic_load(&f->word);
         if (pte && is_cold(p, w) &&
             ((p & PTE_D) || (w & FRAME_DIRTY)) && !(w & FRAME_LOCKED) && frame_flushed(w)) {
-                if (!clean(pg, l, n, pte, p, cnt))
-                        return false;
+                enum evicted cleaned = clean(pg, l, n, pte, p, cnt);
+                if (cleaned != EVICTED)
+                        return cleaned;
                 counter = CNT_EVICTED_DIRTY;
         }
         if (!take_off(pg, n))
-                return false;
+                return KEPT;
         cnt[counter]++;
         cnt[CNT_PREFETCH_WASTED] += pte && (p & PTE_PREF);
         give(pg, l, n);
-        return true;
+        return EVICTED;
+}
+
+/* True if the frame was freed. */
+static inline __attribute__((always_inline)) bool evict(struct pager *pg, struct frame_list *l,
+                                                        frame_t n, uint64_t *cnt)
+{
+        enum evicted e;
+
+        /* Once more at most: with a spare slot no page lacks one. */
+        while ((e = try_evict(pg, l, n, cnt)) == LACKS_SLOT && get_spare(pg))
+                ;
+        pg->unwritable += e == LACKS_SLOT;
+        return e == EVICTED;
 }
 
 /* Completes writes that are over.  A page that was used or pinned meanwhile stays; the frame of a
@@ -439,6 +481,7 @@ struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
         evict_passed(pg, &r, cnt);
         for (; steps < count && env_slot_write_room(); steps++)
                 visit(pg, NULL, next_frame(pg, &pg->cleaner), &r, cnt);
+        drop_spare(&pg->spare_slot);
         pg->slot_pause -= steps < pg->slot_pause ? steps : pg->slot_pause;
         frames_give(pg);
         flush_if_due(pg, &r, !pg->writing, cnt);
@@ -460,14 +503,17 @@ int page_write_back(struct pager *pg, pte_slot_t *pte, uint64_t *cnt)
         pte_t p = atomic_load(pte);
         frame_t n = (frame_t)(pte_num(p) - pg->pfn0);
         struct frame *f = &pg->frames[n];
+        uint64_t spare = has_slot(f) ? SLOT_NONE : env_slot_alloc();
+        int err = -EBUSY;
 
-        if (!frame_claim(f, atomic_load(&f->word)))
-                return -EBUSY;
-        int err = get_slot(pg, f, false) ? write_back(pg, n, pte, p, cnt) : -ENOSPC;
-        if (err == ENV_POSTED)
-                write_posted(pg, n);
-        else
-                frame_drop_claim(f);
+        if (frame_claim(f, atomic_load(&f->word))) {
+                err = get_slot(f, &spare) ? write_back(pg, n, pte, p, cnt) : -ENOSPC;
+                if (err == ENV_POSTED)
+                        write_posted(pg, n);
+                else
+                        frame_drop_claim(f);
+        }
+        drop_spare(&spare);
         return err;
 }
 

@@ -27,6 +27,7 @@ void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64
         *pg = (struct pager){
                 .frames = frames, .nframes = nframes, .pfn0 = pfn0,
                 .notices = { .frames = frames, .pfn0 = pfn0 },
+                .spare_slot = SLOT_NONE,
         };
         atomic_init(&pg->nfree, nframes);
         for (unsigned i = 0; i < FREE_LISTS; i++)

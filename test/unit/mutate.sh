@@ -276,6 +276,12 @@ mutant pager/clock.c "each dirty page searches all frames for a slot" \
     '/^static uint64_t slot_take_back/,/^}/s/^        pg->slot_pause = .*$//'
 mutant pager/clock.c "a search in vain is the last" \
     '/^struct clock_result clock_pass/,/^}/s/^.*pg->slot_pause -= .*$//'
+mutant pager/clock.c "a slot is looked for while the page is claimed" \
+    '/^static bool get_slot\(/,/^}/s/if \(\*spare == SLOT_NONE\)/if ((*spare = env_slot_alloc()) == SLOT_NONE)/'
+mutant pager/clock.c "a spare slot outlives its pass" \
+    '/^struct clock_result clock_pass/,/^}/s/^ *drop_spare.*$//'
+mutant pager/clock.c "a pinned page keeps a slot that it does not get" \
+    '/^int page_write_back/,/^}/s/^ *drop_spare.*$//'
 mutant pager/clock.c "what is written is not counted" \
     '/^static int write_back/,/^}/s/cnt\[CNT_WRITEBACK\]\+\+;//'
 
@@ -300,7 +306,7 @@ mutant pager/clock.c "once used, high priority is none" 's/^        frame_set_sp
 mutant pager/clock.c "pages that a stream has passed know no priority" \
     '/^static bool take_off/,/^}/s/frame_spared\(f\) >= visits\(p\) &&/1 \&\&/'
 mutant pager/clock.c "direct reclaim writes to slots that others read" \
-    '/^static bool get_slot_directly/,/^}/s/ && env_slot_writable\(f->slot\)//'
+    '/^static bool get_slot_directly/,/^}/s/has_slot\(f\)/f->slot != SLOT_NONE/'
 mutant pager/clock.c "direct reclaim posts writes" \
     '/^static bool get_slot_directly/,/^}/s/ && !env_slot_posted\(f->slot\)//'
 mutant pager/clock.c "direct reclaim leaves what it could write" \

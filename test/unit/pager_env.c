@@ -255,6 +255,8 @@ bool env_io_step(unsigned first)
 uint64_t env_slot_alloc(void)
 {
         step();
+        if (env.alloc)
+                env.alloc();
         for (uint32_t i = 0; i < env.nslots; i++) {
                 uint32_t s = (uint32_t)((env.allocs + i) % env.nslots), unused = 0;
                 if (atomic_compare_exchange_strong(&env.slot_used[s], &unused, 1)) {

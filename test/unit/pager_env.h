@@ -57,6 +57,7 @@ struct env {
         bool (*at_once)(uint64_t slot); /* with post: is no transfer of this slot posted? */
         void (*step)(void); /* at every call from the pager, and between two words of a transfer */
         void (*late)(void); /* after the next epoch was read, before it is used */
+        void (*alloc)(void);            /* before a slot is looked for */
         int (*io)(bool write, uint64_t slot); /* before a transfer: 0, or the error it ends with */
         bool (*flush_done)(uint64_t epoch);
         void (*flush_look)(void);

@@ -75,6 +75,7 @@ static int teardown(void **state)
         (void)state;
         env.step = NULL;
         env.io = NULL;
+        env.alloc = NULL;
         audit();
         for (unsigned v = 0; v < PAGES; v++) {
                 frame_t f = page_detach(&env.pg, &env.pte[v], &old);
@@ -520,9 +521,9 @@ int main(void)
                 T(test_evict_low), T(test_priority_travels), T(test_touch), T(test_not_evicted),
                 T(test_locked_meanwhile), T(test_write_fails), T(test_written_meanwhile),
                 T(test_use_while_written), T(test_pinned_while_written),
-                T(test_locked_while_written), T(test_no_slot), T(test_slot_taken_back),
-                T(test_shared_slot), T(test_shared_slot_kept), T(test_search_in_vain),
-                T(test_locked_frames),
+                T(test_locked_while_written), T(test_no_slot), T(test_no_claim_for_slot),
+                T(test_no_slot_for_pinned), T(test_slot_taken_back), T(test_shared_slot),
+                T(test_shared_slot_kept), T(test_search_in_vain), T(test_locked_frames),
                 T(test_write_back_for_fork), T(test_write_back_full), T(test_reclaim),
                 T(test_reclaim_bound), T(test_turn), T(test_reclaim_leaves),
                 T(test_epochs), T(test_epoch_wrap), T(test_orphans_wait),

@@ -471,6 +471,43 @@ static void test_no_slot(void **state)
         assert_int_equal(flags(6), FRAME_RESIDENT);
 }
 
+/* A slot may come from a node that answers late: until then a system call may have the page. */
+static void use_during_alloc(void)
+{
+        env.alloc = NULL;
+        assert_false(flags(0) & FRAME_CLAIMED);
+        env.pte[0] |= PTE_A;
+}
+
+static void test_no_claim_for_slot(void **state)
+{
+        (void)state;
+        frame_t f = make_present(0, rw, PTE_A | PTE_D, 1);
+        env.alloc = use_during_alloc;
+        assert_int_equal(evict_all(), 0);
+        assert_null(env.alloc);
+        assert_int_equal(env.frames[f].slot, SLOT_NONE);
+        for (unsigned s = 0; s < SLOTS; s++)            /* the slot was for nothing */
+                assert_int_equal(env.slot_used[s], 0);
+        env.alloc = use_during_alloc;
+        assert_int_equal(page_write_back(&env.pg, &env.pte[0], cnt), 0);
+        assert_null(env.alloc);
+        assert_int_equal(evict_all(), 1);
+        assert_int_equal(env.far[pte_num(env.pte[0])][0], 1);
+}
+
+/* A page that is pinned at a fork gets no slot. */
+static void test_no_slot_for_pinned(void **state)
+{
+        (void)state;
+        frame_t f = make_present(0, rw, PTE_A | PTE_D, 1);
+        frame_pin(env.frames, ENV_PFN0, &env.pte[0], false);
+        assert_int_equal(page_write_back(&env.pg, &env.pte[0], cnt), -EBUSY);
+        frame_unpin(&env.frames[f], false);
+        for (unsigned s = 0; s < SLOTS; s++)
+                assert_int_equal(env.slot_used[s], 0);
+}
+
 /* The far tier is full, but a resident page keeps a second copy there: its slot is taken, and it is
  * dirty from then on. */
 static void test_slot_taken_back(void **state)
