@@ -20,15 +20,16 @@ enum guide_state { GUIDE_FREE, GUIDE_ON, GUIDE_OFF, GUIDE_REMOVED };
 #define GUIDES_MAX 64
 #define GUIDE_NAME 64
 struct guide {
-        _Atomic uint32_t state;         /* enum guide_state.  Release: the rest is complete */
-        /* vCPUs that run the guide; the entry is not reused meanwhile */
-        _Atomic uint32_t running;
-        uint64_t start, end;            /* the range */
+        /* What each fault reads; written under kern's lock of the table. */
+        _Alignas(64) _Atomic uint32_t state;    /* enum guide_state.  Release: the rest is there */
+        _Atomic uint64_t start, end;    /* the range */
+        _Atomic uint64_t order;         /* if two guides cover a page, the greater order wins */
+        uint64_t fn, arg;
         /* 1: all of the range was mapped when the guide was made; after an unmap the guide covers
          * the rest of it */
         uint64_t mapped;
-        uint64_t fn, arg;
-        uint64_t order;                 /* if two guides cover a page, the greater order wins */
+        /* vCPUs that run the guide; the entry is not reused meanwhile */
+        _Alignas(64) _Atomic uint32_t running;
         _Atomic uint64_t ended[GUIDE_ENDS];     /* calls, by how they ended */
         char name[GUIDE_NAME];          /* as the program gave it, NUL included */
 };

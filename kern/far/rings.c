@@ -212,6 +212,5 @@ void ring_write_wait(void)
 
 void env_wake_pte(pte_slot_t *pte)
 {
-        notices_over_at(&pager.notices, pte);
         vmexit(EXIT_WAKE_PTE, pte_word(pte), 0, 0);
 }

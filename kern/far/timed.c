@@ -96,7 +96,7 @@ static pte_slot_t *deliver(const struct wire_page *p)
                         f, pfn, pte_ahead(p->op == IO_MARKER, control.shadow_paging), 0);
                 atomic_fetch_sub_explicit(&ahead[p->vcpu], 1, memory_order_relaxed);
         }
-        if (p->op != IO_READ)           /* for IO_READ env_wake_pte() does this */
+        if (p->op != IO_READ || awaited)
                 notices_over(&pager.notices, p->frame);
         if (p->asked) {
                 latency_add(LAT_QUEUE, p->queued);

@@ -122,21 +122,6 @@ static inline void notices_over(const struct notices_of *o, frame_t frame)
                 notices_look(o, frame);
 }
 
-/* notices_over() for a caller that knows the entry but not the frame.  Called if the entry had
- * WAITERS. */
-static inline void notices_over_at(const struct notices_of *o, const pte_slot_t *pte)
-{
-        if (!atomic_load(&o->table->count))
-                return;
-        for (uint32_t i = 0; i < NOTICES; i++) {
-                const struct notice *n = &o->table->notice[i];
-                /* The notice may have another page by now: then this looks at the list of that
-                 * page's frame for nothing. */
-                if (atomic_load(&n->used) && notice_entry(n) == pte)
-                        notices_over(o, notice_read(&n->frame));
-        }
-}
-
 /* Takes an unused notice; NULL if `most` are in use. */
 static inline struct notice *notice_take(struct notices *t, uint32_t most)
 {

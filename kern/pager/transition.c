@@ -40,8 +40,10 @@ int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n)
                 return -EAGAIN;
         }
         int err = env_slot_read(f->slot, n, pte);
-        if (err != ENV_POSTED && page_fetched(f, pg->pfn0 + n, PTE_P | PTE_A, err))
+        if (err != ENV_POSTED && page_fetched(f, pg->pfn0 + n, PTE_P | PTE_A, err)) {
+                notices_over(&pg->notices, n);
                 env_wake_pte(pte);
+        }
         return err;
 }
 

@@ -1,10 +1,11 @@
 /*
  * The table of guides.
  *
- * [I] fn and arg of a guide change only under guides_lock, while its state is not ON and no vCPU
- * runs it.  guides_find() counts itself into `running` under that lock, so the guide that it
- * returns keeps its function until guides_leave().  The range is read and cut under that lock
- * alone.
+ * [I] fn and arg of a guide change only while its state is not ON and no vCPU is counted in
+ * `running`.  guides_find() takes no lock: it counts itself (full barrier), then looks whether the
+ * guide is on and covers the address.  Who takes a guide off stores the state (full barrier), then
+ * looks at the count.  So the guide that guides_find() returns keeps its function until
+ * guides_leave().
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
@@ -14,7 +15,8 @@
 _Atomic uint32_t guides_on;
 
 static struct guide table[GUIDES_MAX];
-static struct lock guides_lock;         /* guards the table, and order */
+static _Atomic uint32_t used;           /* entries that were ever in use: the first of the table */
+static struct lock guides_lock;         /* for those who write to the table, used and order */
 static uint64_t order;
 
 static uint32_t state_of(const struct guide *g)
@@ -22,12 +24,12 @@ static uint32_t state_of(const struct guide *g)
         return atomic_load_explicit(&g->state, memory_order_relaxed);
 }
 
-/* Under the lock.  Release: the host, which reads without it, sees a complete guide. */
+/* Under the lock.  Full barrier; and who sees ON, here and on the host, sees a complete guide. */
 static void set_state(struct guide *g, enum guide_state s)
 {
         bool was = state_of(g) == GUIDE_ON, is = s == GUIDE_ON;
 
-        atomic_store_explicit(&g->state, s, memory_order_release);
+        atomic_store(&g->state, s);
         if (is != was)
                 atomic_fetch_add_explicit(&guides_on, is ? 1 : (uint32_t)-1,
                                           memory_order_relaxed);
@@ -35,8 +37,7 @@ static void set_state(struct guide *g, enum guide_state s)
 
 static bool is_unused(const struct guide *g, enum guide_state s)
 {
-        return state_of(g) == (uint32_t)s &&
-               atomic_load_explicit(&g->running, memory_order_relaxed) == 0;
+        return state_of(g) == (uint32_t)s && atomic_load(&g->running) == 0;
 }
 
 /* An entry that was never used, else the entry of a guide that is over: the statistics keep such
@@ -56,18 +57,20 @@ int guides_add(const struct guide *new)
         struct guide *g = unused();
         if (g) {
                 set_state(g, GUIDE_FREE);
-                g->start = new->start;
-                g->end = new->end;
+                atomic_store_explicit(&g->start, new->start, memory_order_relaxed);
+                atomic_store_explicit(&g->end, new->end, memory_order_relaxed);
+                atomic_store_explicit(&g->order, ++order, memory_order_relaxed);
                 g->mapped = new->mapped;
                 g->fn = new->fn;
                 g->arg = new->arg;
-                g->order = ++order;
                 for (int i = 0; i < GUIDE_ENDS; i++)
                         atomic_store_explicit(&g->ended[i], 0, memory_order_relaxed);
                 for (int i = 0; i < GUIDE_NAME; i++)
                         g->name[i] = new->name[i];
                 control.guides = (uint64_t)table;
                 set_state(g, GUIDE_ON);
+                if (g == &table[used])  /* a fault that sees it late calls no guide */
+                        atomic_fetch_add_explicit(&used, 1, memory_order_relaxed);
         }
         lock_drop(&guides_lock);
         return g ? 0 : -ENOSPC;
@@ -93,7 +96,7 @@ uint32_t guides_drop(uint64_t start, uint64_t end)
          * harm. */
         for (int i = 0; i < GUIDES_MAX; i++)
                 while (dropped[i] && state_of(&table[i]) != GUIDE_ON &&
-                       atomic_load_explicit(&table[i].running, memory_order_acquire))
+                       atomic_load(&table[i].running))
                         vmexit(EXIT_YIELD, 0, 0, 0);
         return n;
 }
@@ -149,24 +152,49 @@ bool guides_next(uint64_t after, struct hint_guide *out)
         return next;
 }
 
+/* Acquire: a guide that is on is complete. */
+static inline bool is_on(const struct guide *g) { return atomic_load(&g->state) == GUIDE_ON; }
+
+static inline bool is_for(const struct guide *g, uint64_t addr)
+{
+        return addr >= atomic_load_explicit(&g->start, memory_order_relaxed) &&
+               addr < atomic_load_explicit(&g->end, memory_order_relaxed);
+}
+
+/* A hint: the guide may be over by now. */
+static struct guide *newest(uint64_t addr)
+{
+        struct guide *const end = &table[atomic_load_explicit(&used, memory_order_relaxed)];
+        struct guide *found = NULL;
+        uint64_t last = 0;
+
+        for (struct guide *g = table; g < end; g++) {
+                if (!is_for(g, addr) || !is_on(g))
+                        continue;
+                uint64_t at = atomic_load_explicit(&g->order, memory_order_relaxed);
+                if (at > last) {
+                        found = g;
+                        last = at;
+                }
+        }
+        return found;
+}
+
 struct guide *guides_find(uint64_t addr, uint64_t *fn, uint64_t *arg)
 {
-        struct guide *found = NULL;
+        struct guide *g;
 
-        lock_take(&guides_lock);
-        for (int i = 0; i < GUIDES_MAX; i++) {
-                struct guide *g = &table[i];
-                if (state_of(g) == GUIDE_ON && addr >= g->start && addr < g->end &&
-                    (!found || g->order > found->order))
-                        found = g;
+        /* Again only if a guide was taken off meanwhile. */
+        for (; (g = newest(addr)) != NULL; guides_leave(g)) {
+                atomic_fetch_add(&g->running, 1);
+                /* The state first: before it is on, the range may be half another guide's. */
+                if (is_on(g) && is_for(g, addr)) {
+                        *fn = g->fn;
+                        *arg = g->arg;
+                        return g;
+                }
         }
-        if (found) {
-                atomic_fetch_add_explicit(&found->running, 1, memory_order_relaxed);
-                *fn = found->fn;
-                *arg = found->arg;
-        }
-        lock_drop(&guides_lock);
-        return found;
+        return NULL;
 }
 
 bool guides_count(struct guide *g, enum guide_end how)

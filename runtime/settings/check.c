@@ -158,6 +158,12 @@ static void report_huge_pages(void)
         if (!thp || strstr(line, "[never]"))
                 meaning("the cache is backed by 4 KiB pages, so TLB misses cost more: "
                         "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
+        if (host_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled", line, sizeof(line))) {
+                fact("", "of shared memory: %s", line);
+                if (strstr(line, "[never]") || strstr(line, "[deny]"))
+                        meaning("a mem: node has 4 KiB pages, so first evictions cost more: "
+                                "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled");
+        }
         for (size_t i = 0; i < 2; i++) {
                 snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%skB/nr_hugepages",
                          sizes[i]);

@@ -30,10 +30,10 @@ mutant pager/clock.c "taking off does not look at the epoch" \
 mutant pager/clock.c "taking off does not look at D" \
     '/^static bool take_off/,/^}/s/ && !\(p & PTE_D\)//'
 mutant pager/clock.c "eviction ignores D" '
-    /^static .*bool evict\(/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(w \& FRAME_DIRTY)/
+    /^static .* try_evict\(/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(w \& FRAME_DIRTY)/
     /^static bool take_off/,/^}/s/ && !\(p & PTE_D\)//'
 mutant pager/clock.c "eviction ignores the software-dirty bit" '
-    /^static .*bool evict\(/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(p \& PTE_D)/
+    /^static .* try_evict\(/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(p \& PTE_D)/
     /^static bool take_off/,/^}/s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_LOCKED/'
 mutant pager/clock.c "clears D without looking at A" '
     /^static int write_back/,/^}/{
@@ -50,7 +50,7 @@ mutant pager/clock.c "a lost race for D leaves the page clean (new slot)" '
         /p & PTE_D\) && !atomic/,/^        }/s/atomic_fetch_or.*$/atomic_fetch_and(pte, ~PTE_D);/
     }'
 mutant pager/clock.c "eviction does not claim" \
-    '/^static .*bool evict\(/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
+    '/^static .* try_evict\(/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
 mutant pager/clock.c "the hand evicts locked pages" '
     s/ \&\& !\(w & FRAME_LOCKED\) \&\& frame_flushed/ \&\& frame_flushed/
     s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_DIRTY/
@@ -246,7 +246,7 @@ mutant pager/frames.c "a batch is given without release" \
 mutant pager/frames.c "a batch is taken without acquire" \
     '/^static frame_t batch_take/,/^}/s/memory_order_acquire/memory_order_relaxed/g'
 mutant pager/clock.c "eviction does not claim" \
-    '/^static .*bool evict\(/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
+    '/^static .* try_evict\(/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
 
 # Mistakes not of order, but of cost, or in an answer.
 build_test() {
@@ -271,7 +271,7 @@ mutant pager/frames.c "a chain is cut one frame too late" \
 mutant pager/frames.c "each frame is a batch" \
     '/^void frame_collect/,/^}/s/>= batch_size\(pg\)/>= 1/'
 mutant pager/clock.c "clean pages are written back too" \
-    '/^static .*bool evict\(/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\) && //'
+    '/^static .* try_evict\(/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\) && //'
 mutant pager/clock.c "each dirty page searches all frames for a slot" \
     '/^static uint64_t slot_take_back/,/^}/s/^        pg->slot_pause = .*$//'
 mutant pager/clock.c "a search in vain is the last" \
@@ -298,6 +298,8 @@ mutant pager/frames.c "a freed frame counts as locked" \
     '/^static void frame_reset/,/^}/s/if \(atomic_load.*/if (0)/'
 mutant pager/transition.c "a page is unmapped without its notices" \
     '/^frame_t page_detach/,/^}/s/^ *notices_over.*$//'
+mutant pager/transition.c "a page is read without its notices" \
+    '/^int page_fetch/,/^}/s/^ *notices_over.*$//'
 mutant pager/clock.c "high priority is as any" 's/^(#define HIGH_VISITS) 2/\1 0/'
 mutant pager/clock.c "high priority keeps pages for long" 's/^(#define HIGH_VISITS) 2/\1 50/'
 mutant pager/clock.c "what is left does not count as used" \
@@ -312,7 +314,7 @@ mutant pager/clock.c "direct reclaim posts writes" \
 mutant pager/clock.c "direct reclaim leaves what it could write" \
     '/^static bool get_slot_directly/,/^}/s/f->slot = env_slot_take\(\)/;/'
 mutant pager/clock.c "direct reclaim does not say what it leaves" \
-    '/^static bool clean\(/,/^}/s/frame_passed\(pg, n\);/;/'
+    '/^static enum evicted clean\(/,/^}/s/frame_passed\(pg, n\);/;/'
 mutant pager/clock.c "direct reclaim has no bound" 's/^(#define RECLAIM_FRAMES) 8/\1 800/'
 mutant pager/clock.c "direct reclaim passes all frames" 's/^(#define RECLAIM_VISITS) 128/\1 100000/'
 mutant pager/clock.c "a piece has no end" \
@@ -607,8 +609,8 @@ mutant paging/file.c "a run of a file's pages is one page" \
 build_test() { compile "$unit/test_guides.c" $(part space/guides.c); }
 guides=space/guides.c
 mutant "$guides" "the first guide of an address is called" \
-    's/g->order > found->order/g->order < found->order/'
-mutant "$guides" "ranges have one byte more" 's/addr < g->end/addr <= g->end/'
+    's/if \(at > last\)/if (!last || at < last)/'
+mutant "$guides" "ranges have one byte more" 's/addr < atomic_load/addr <= atomic_load/'
 mutant "$guides" "two stops are enough" 's/stops >= GUIDE_STOPS/stops >= GUIDE_STOPS - 1/'
 mutant "$guides" "a signal is a stop" 's/i <= GUIDE_LATE/i <= GUIDE_INTERRUPTED/'
 mutant "$guides" "a removal is said each time" \
@@ -616,7 +618,7 @@ mutant "$guides" "a removal is said each time" \
 mutant "$guides" "a drop does not wait for a guide that runs" \
     's/vmexit\(EXIT_YIELD, 0, 0, 0\);/break;/'
 mutant "$guides" "the place of a guide that runs is reused" \
-    '/^static bool is_unused/,/^}/s/ &&$/;/; /^static bool is_unused/,/^}/s/^ *atomic_load.*running.*$//'
+    '/^static bool is_unused/,/^}/s/ && atomic_load\(&g->running\) == 0//'
 mutant "$guides" "the next one has the stops of the last" \
     's/atomic_store_explicit\(&g->ended\[i\], 0.*\);/;/'
 mutant "$guides" "a part of its range takes a guide back" \
@@ -746,6 +748,8 @@ mutant far/timed.c "a wait in the host is too long" \
 mutant far/timed.c "all pages asked for are waited for" '/^void timed_stay/,/^}/s/\* 7 \/ 16/* 0/'
 mutant far/timed.c "a stay polls for pages that are far" \
     '/^void timed_stay/,/^}/s/!next \|\| next > .*/!next)/'
+mutant far/timed.c "a page that is asked for is read without its notices" \
+    's/p->op != IO_READ \|\| awaited/p->op != IO_READ/'
 mutant far/timed.c "a page for which a vCPU waits wakes none" \
     '/^static pte_slot_t \*deliver/,/^}/s/return awaited \? pte : NULL/return NULL/'
 mutant far/timed.c "writes are over at once" \

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Mutants of vmrun's own threads, of the turn to poll where there is no I/O thread, of requests on
-# their way to the I/O side, and of stocks that are taken back: see mutants.sh.
+# their way to the I/O side, of stocks that are taken back, and of vCPUs that find guides: see
+# mutants.sh.
 # shellcheck source=test/unit/mutants.sh
 . "$(dirname "$0")/mutants.sh"
 
@@ -97,4 +98,33 @@ mutant base/exit.c "kern goes on while its stock is taken" \
         s/!atomic_compare_exchange_weak_explicit\($/(atomic_store(\&v->mode, MODE_KERN), 0);/
         s/^ +&v->mode, &m, MODE_KERN.*$//
     }'
+
+# shellcheck disable=SC2317 # called by mutant
+build_test() { compile "$unit/test_guides_model.c" "$unit/pager_sched.c"; }
+
+guides=space/guides.c
+mutant $guides "a vCPU does not look again once it is counted" \
+    '/^struct guide \*guides_find/,/^}/s/if \(is_on\(g\) && is_for\(g, addr\)\)/if (1)/'
+mutant $guides "a vCPU looks for the range only once" \
+    '/^struct guide \*guides_find/,/^}/s/is_on\(g\) && is_for\(g, addr\)/is_on(g)/'
+mutant $guides "a vCPU looks at the range, then whether the guide is on" \
+    '/^struct guide \*guides_find/,/^}/s/is_on\(g\) && is_for\(g, addr\)/is_for(g, addr) \&\& is_on(g)/'
+mutant $guides "a vCPU is counted after its second look" \
+    '/^struct guide \*guides_find/,/^}/{
+        s/atomic_fetch_add\(&g->running, 1\);/;/
+        s/\*fn = g->fn;/atomic_fetch_add(\&g->running, 1); &/
+        s/guides_leave\(g\)/(void)0/
+    }'
+mutant $guides "a vCPU that looked in vain stays counted" \
+    '/^struct guide \*guides_find/,/^}/s/guides_leave\(g\)/(void)0/'
+mutant $guides "a vCPU gives up when a guide was taken off" \
+    '/^struct guide \*guides_find/,/^}/s/if \((is_on\(g\) && is_for\(g, addr\))\)/if (!(\1))\n return guides_leave(g), NULL;\n else/'
+mutant $guides "an entry that a vCPU is in is used again" \
+    '/^static bool is_unused/,/^}/s/ && atomic_load\(&g->running\) == 0//'
+mutant $guides "a guide is on before it is complete" \
+    '/^int guides_add/,/^}/s/set_state\(g, GUIDE_FREE\);/set_state(g, GUIDE_ON);/'
+mutant $guides "a drop does not wait" \
+    '/^uint32_t guides_drop/,/^}/s/atomic_load\(&table\[i\]\.running\)/0/'
+mutant $guides "the last entry is not looked at" \
+    '/^static struct guide \*newest/,/^}/s/g < end/g + 1 < end/'
 totals

@@ -231,8 +231,10 @@ bool env_io_step(unsigned first)
                         int err = env.fail_posted;
                         atomic_store(&env.fetch_failed, err != 0);
                         step();
-                        if (page_fetched(f, ENV_PFN0 + t->frame, PTE_P | PTE_A, err))
+                        if (page_fetched(f, ENV_PFN0 + t->frame, PTE_P | PTE_A, err)) {
+                                notices_over(&env.pg.notices, t->frame);
                                 env_wake_pte(pte);
+                        }
                         atomic_store(&t->state, TRANSFER_FREE);
                         return true;
                 }
@@ -314,8 +316,6 @@ void env_wake_pte(pte_slot_t *pte)
 {
         step();
         atomic_fetch_add(&env.wakes, 1);
-        if (env.pg.notices.table)
-                notices_over_at(&env.pg.notices, pte);
         if (env.wake)
                 env.wake(pte);
 }

@@ -528,8 +528,8 @@ int main(void)
                 T(test_reclaim_bound), T(test_turn), T(test_reclaim_leaves),
                 T(test_epochs), T(test_epoch_wrap), T(test_orphans_wait),
                 T(test_notice_comes), T(test_notice_of_nothing), T(test_notice_of_failure),
-                T(test_notice_of_unmapped), T(test_notice_of_demand), T(test_notice_limit),
-                T(test_notice_late_look), T(test_notice_comes_early),
+                T(test_notice_of_unmapped), T(test_notice_of_demand), T(test_notice_of_copy),
+                T(test_notice_limit), T(test_notice_late_look), T(test_notice_comes_early),
                 T(test_notice_word_unmapped),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -118,6 +118,27 @@ static void test_notice_of_demand(void **state)
         none_left();
 }
 
+static int add_during_read(bool write, uint64_t slot)
+{
+        (void)slot;
+        assert_true(!write && add(0, 0));
+        return 0;
+}
+
+/* The same for a page that the vCPU copies itself. */
+static void test_notice_of_copy(void **state)
+{
+        (void)state;
+        begin_notices();
+        env.post = NULL;
+        make_remote(0, rw, 1);
+        frame_t f = frame_take(&env.pg, &list, cnt);
+        env.io = add_during_read;
+        assert_int_equal(page_fetch(&env.pg, &env.pte[0], env.pte[0], f), 0);
+        env.io = NULL;
+        none_left();
+}
+
 static void test_notice_limit(void **state)
 {
         (void)state;

@@ -174,6 +174,26 @@ static void test_ahead(void **state)
         come(2, PTE_P | PTE_A | PTE_PREF);
 }
 
+/* Words that wait for a page that a vCPU waits for, too, and for one that none waits for. */
+static void test_notices(void **state)
+{
+        static struct notices table;
+        _Atomic uint32_t words[2] = { 0 };
+
+        (void)state;
+        memset(&table, 0, sizeof(table));
+        pager.notices.table = &table;
+        ask(0, IO_READ);
+        ask(1, IO_PREFETCH);
+        for (unsigned i = 0; i < 2; i++)
+                assert_true(notice_add(&pager.notices, &pte[i], &words[i], 2, 3));
+        assert_int_equal(words[0] + words[1], 2);
+        tsc += LATENCY + 2 * PAGE;
+        timed_poll();
+        assert_int_equal(words[0] + words[1], 0);
+        assert_int_equal(table.count, 0);
+}
+
 /* The time of copies is no time of the wire: the page behind ten others is due no sooner by the TSC
  * than all copies took longer. */
 static void test_copies_take_no_time(void **state)
@@ -375,6 +395,7 @@ int main(void)
                 cmocka_unit_test_setup(test_read, setup),
                 cmocka_unit_test_setup(test_unmapped, setup),
                 cmocka_unit_test_setup(test_ahead, setup),
+                cmocka_unit_test_setup(test_notices, setup),
                 cmocka_unit_test_setup(test_copies_take_no_time, setup),
                 cmocka_unit_test_setup(test_lock_is_taken, setup),
                 cmocka_unit_test_setup(test_wait, setup),
