@@ -78,11 +78,21 @@ set_program() {
     [ -z "$part" ] || program+=(--threads "$2" --time)
 }
 
+# attempt COMMAND...
+attempt() {
+    : >"$work/stats"
+    "$@" "${program[@]}" >"$work/out" 2>"$work/err"
+}
+
 # one SYSTEM SHAPE THREADS CPUS COMMAND...
 one() {
     local what="$place $1 $2 $3 $4" status=0
-    : >"$work/stats"
-    "${@:5}" "${program[@]}" >"$work/out" 2>"$work/err" || status=$?
+    attempt "${@:5}" || status=$?
+    # The lab's own vCPUs end so, too (lab/README.md). A second time is vmrun's.
+    if [ "$place" = lab ] && grep -q 'triple fault' "$work/err"; then
+        triple_faults=$((triple_faults + 1)) status=0
+        attempt "${@:5}" || status=$?
+    fi
     if [ $status != 0 ]; then
         [ $status != 124 ] || echo "it did not end in $limit s" >"$work/err"
         echo "not measured: $what: $(grep -v '^$' "$work/err" | tail -n 1)" >&2
@@ -113,7 +123,7 @@ systems() {
 
 # inside PLACE
 inside() {
-    local place=$1 swap='' shape t n
+    local place=$1 swap='' shape t n triple_faults=0
     mkdir -p "$work"
     if [ "$place" = lab ] && groups_ready && swap_brd $((2 * mib)) >&2; then
         swap_on "$device" >&2
@@ -135,6 +145,8 @@ inside() {
             for t; do systems $t; done
         done
     done
+    [ $triple_faults = 0 ] ||
+        echo "runs that ended in a triple fault, and were repeated once: $triple_faults" >&2
 }
 
 # --- the report ---
