@@ -16,6 +16,7 @@ limits() {
     full_memory 'more memory than there is' 135 'exhausting' t_memory --exhaust
     cache=16M far=8M
     full_memory 'all memory in use, free frames in stock' 0 'crowd: ok' t_crowd 4096 1 55 2 200
+    everything_at_once
     thread_limit
     bulk_transfer
     used_by_calls
@@ -28,6 +29,14 @@ limits() {
         unread
         end_without_statistics
     fi
+}
+
+# For ten minutes with --long.
+everything_at_once() {
+    local seconds=5 pages=128 cache=6M far=256M limit=$limit
+    [ ${#nodes[@]} -eq 0 ] || return 0
+    [ "$long" = no ] || seconds=600 pages=1024 cache=24M far=2G limit=900
+    full_memory 'everything at once' 0 '*stress: ok' t_stress $seconds 16 $pages "$RANDOM"
 }
 
 # The value of FIELD in kB of process PID, or nothing.

@@ -3,6 +3,7 @@
  * Its output is the same natively and under vmrun.  --called: guides must have been called, which
  * takes a tier that makes a fault wait.
  */
+#include <link.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -641,10 +642,48 @@ static void threads(void)
         count_calls("threads");
 }
 
+static atomic_bool in_linker, leave_linker;
+
+static int stay(struct dl_phdr_info *o, size_t size, void *arg)
+{
+        (void)o, (void)size, (void)arg;
+        in_linker = true;
+        while (!leave_linker)
+                sched_yield();
+        return 1;
+}
+
+static void *stays_in_linker(void *arg)
+{
+        dl_iterate_phdr(stay, NULL);
+        return arg;
+}
+
+/* Another thread has a lock of the dynamic linker's, which nobody gives back in the child. */
+static void child_while_locked(void)
+{
+        pthread_t t;
+        int status;
+
+        CHECK(vmg_guide(arena, PAGES * PG, look_ahead, &seen) == 0);
+        CHECK(pthread_create(&t, NULL, stays_in_linker, NULL) == 0);
+        while (!in_linker)
+                sched_yield();
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0)
+                _exit(vmg_unguide(arena, PAGES * PG) == (vmg_version() ? 1 : 0) ? 8 : 9);
+        CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 8);
+        leave_linker = true;
+        CHECK(pthread_join(t, NULL) == 0);
+        CHECK(vmg_unguide(arena, PAGES * PG) >= 0);
+}
+
 static void children(void)
 {
         int status;
 
+        child_while_locked();
         CHECK(vmg_guide(arena, PAGES * PG, look_ahead, &seen) == 0);
         pid_t pid = fork();
         CHECK(pid >= 0);
