@@ -5,12 +5,39 @@
  * are locked when they are touched, until half the cache is locked.
  */
 #include <asm-generic/errno.h>
+#include "base/charge.h"
 #include "base/state.h"
 #include "mm/calls.h"
 #include "paging/populate.h"
 #include "space/account.h"
 #include "space/pt.h"
 #include "space/range.h"
+
+/* One VMA, or its part in [start, end). */
+static int apply_to(struct vma_node *n, uint64_t start, uint64_t end, uint32_t lock)
+{
+        struct vma v = n->v;
+        uint32_t pay = 0;
+
+        v.flags = (v.flags & ~VMA_LOCK) | lock;
+        if (!(v.flags & (VMA_CHARGED | VMA_TOUCH)))
+                pay = mm_payment(&v) & VMA_CHARGED;
+        if (pay && !mm_charge(page_count(end - start)))
+                return -ENOMEM;
+        int err = mm_isolate(start, end, VMA_MAX);
+        if (err) {
+                if (pay)
+                        mm_uncharge(page_count(end - start));
+                return err;
+        }
+        n = vma_find(start);
+        v = n->v;
+        v.flags = (v.flags & ~VMA_LOCK) | lock | pay;
+        vma_begin();
+        vma_change(n, &v);
+        vma_end();
+        return 0;
+}
 
 /* Sets the VMA_LOCK flags of [start, end) to lock, up to the first hole (-ENOMEM) unless holes are
  * allowed.  Huge pages are not locked, as on Linux, where nothing takes them away. */
@@ -28,15 +55,9 @@ static int apply(uint64_t start, uint64_t end, uint32_t lock, bool holes)
                 stop = lower(n->v.end, end);
                 if ((n->v.flags & VMA_LOCK) == lock || n->v.order)
                         continue;
-                err = mm_isolate(at, stop, VMA_MAX);
+                err = apply_to(n, at, stop, lock);
                 if (err)
                         break;
-                n = vma_find(at);
-                struct vma v = n->v;
-                v.flags = (v.flags & ~VMA_LOCK) | lock;
-                vma_begin();
-                vma_change(n, &v);
-                vma_end();
         }
         pt_wait_faults(start, at);
         mm_lock_frames(start, at, lock != 0);

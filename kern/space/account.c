@@ -4,10 +4,10 @@
  * Every private VMA is paid for in one of three ways:
  *
  *   VMA_CHARGED  by its length, from mmap to munmap: it was writable once, as Linux counts with
- *                overcommit_memory=2
+ *                overcommit_memory=2; or it was locked as a whole once, so its pages took frames
  *   VMA_TOUCH    by the page: a charge of its own (PTE_CHARGED) for each page instantiated while
  *                the VMA is so
- *   neither      private file mappings that never were writable: their pages can be read again
+ *   neither      private file mappings that never were either: their pages can be read again
  *
  * The bit in the entry keeps the second kind exact in all that happens to the VMA: the code that
  * turns an entry with PTE_CHARGED into NONE gives one charge back (pt_zap's count, or the evictor).
@@ -31,7 +31,9 @@ uint32_t mm_payment(const struct vma *v)
                 return 0;
         if (v->prot & PROT_WRITE)
                 return (v->flags & MAP_NORESERVE) || control.overcommit ? VMA_TOUCH : VMA_CHARGED;
-        return v->file == FILE_NONE ? VMA_TOUCH : 0;
+        if (v->file == FILE_NONE)
+                return VMA_TOUCH;
+        return vma_locked_whole(v) ? VMA_CHARGED : 0;
 }
 
 bool mm_may_expand(const struct vma *v, uint64_t pages, uint64_t fewer)

@@ -1,7 +1,8 @@
 /*
  * All the memory there is, in use by many threads: nothing may be lost, and no access may fail.
- * Meanwhile some of the cache is locked, some is pinned by calls that wait, and threads that touch
- * no page keep free frames in stock: resters sleep, computers do not.
+ * Meanwhile some of the cache is locked, a half of that by pages of a file; some is pinned by calls
+ * that wait; and threads that touch no page keep free frames in stock: resters sleep, computers do
+ * not.
  *
  *   t_crowd CACHE WORKERS RESTERS COMPUTERS ROUNDS      CACHE: in pages
  *
@@ -101,6 +102,23 @@ static void *pinner(void *arg)
         return NULL;
 }
 
+/* Of a file that holds version 2 of them. */
+static char *map_file(uint64_t pages)
+{
+        char *page = map_pages(1, RW, MAP_PRIVATE);
+        int fd = open(".", O_TMPFILE | O_RDWR, 0600);
+
+        CHECK(fd >= 0);
+        for (uint64_t i = 0; i < pages; i++) {
+                fill(page, i, 1, 2);
+                CHECK(write(fd, page, PG) == PG);
+        }
+        CHECK(munmap(page, PG) == 0);
+        char *p = mmap(NULL, pages * PG, PROT_READ, MAP_PRIVATE, fd, 0);
+        CHECK(p != MAP_FAILED && close(fd) == 0);
+        return p;
+}
+
 static pthread_t start(void *(*f)(void *), void *arg)
 {
         pthread_attr_t attr;
@@ -128,9 +146,10 @@ int main(int argc, char **argv)
         CHECK(pthread_barrier_init(&begin, NULL, (unsigned)all + 1) == 0);
         CHECK(pthread_barrier_init(&end, NULL, (unsigned)(workers + resters + 1)) == 0);
 
-        char *locked = map_pages(cache / LOCKED, RW, MAP_PRIVATE);
-        fill(locked, 0, cache / LOCKED, 1);
-        CHECK(mlock(locked, cache / LOCKED * PG) == 0);
+        const uint64_t locked = cache / LOCKED / 2;
+        char *anonymous = map_pages(locked, RW, MAP_PRIVATE), *file = map_file(locked);
+        fill(anonymous, 0, locked, 1);
+        CHECK(mlock(anonymous, locked * PG) == 0 && mlock(file, locked * PG) == 0);
         for (unsigned i = 0; i < PINNERS; i++) {
                 CHECK(pipe(pinners[i].pipe) == 0);
                 pinners[i].size = cache / PINNED / PINNERS * PG;
@@ -160,7 +179,8 @@ int main(int argc, char **argv)
                 CHECK(write(pinners[i].pipe[1], "\2", 1) == 1);
         for (unsigned i = 0; i < n; i++)
                 CHECK(pthread_join(threads[i], NULL) == 0);
-        verify("locked", locked, 0, cache / LOCKED, 1);
+        verify("locked", anonymous, 0, locked, 1);
+        verify("locked, of a file", file, 0, locked, 2);
         printf("crowd: ok\n");
         return 0;
 }

@@ -53,6 +53,12 @@ mutant mm/map.c "MAP_HUGETLB fits any descriptor" 's/ \| \(r->flags & MAP_HUGETL
 mutant mm/map.c "only EBADF comes first" \
     's/ \|\| wrong == -EINVAL//'
 mutant mm/lock.c "huge pages are locked" 's/ == lock \|\| n->v\.order/ == lock/'
+mutant space/account.c "pages of files that are locked cost nothing" \
+    's/vma_locked_whole\(v\) \? VMA_CHARGED : 0/0/'
+mutant mm/lock.c "a page of a file is paid for at each lock" \
+    '/^static int apply_to/,/^}/s/if \(!\(v\.flags & \(VMA_CHARGED \| VMA_TOUCH\)\)\)/if (1)/'
+mutant mm/lock.c "a lock that costs too much is taken" \
+    '/^static int apply_to/,/^}/s/if \(pay && !mm_charge\(.*\)\)/if (pay \&\& !mm_charge(page_count(end - start)) \&\& 0)/'
 mutant mm/advise.c "a part of a huge page is dropped, at the start" \
     '/^static int zap/,/^}/s/if \(start & .*/if (0)/'
 mutant mm/advise.c "a part of a huge page is dropped, at the end" \

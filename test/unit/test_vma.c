@@ -144,6 +144,50 @@ static void test_stack(void **state)
         assert_int_equal(e[1].prot, PROT_READ);
 }
 
+/* Pages of a file that are locked as a whole take frames: from then on they are paid for. */
+static void test_locked_files(void **state)
+{
+        (void)state;
+        env_reset();
+        control.nframes = 80;           /* limit: 80 + 20 - 5 - 64 */
+        control.far_pages = 20;
+        env_init();
+        assert_int_equal(mm_limit(), 31);
+        assert_int_equal(call_mmap(ENV_ADDR(0), 20 * P, PROT_READ, MAP_PRIVATE | MAP_FIXED, FD_RO,
+                                   0), (long)ENV_ADDR(0));
+        assert_int_equal(mm_charged(), 0);
+        assert_int_equal(CALL(mlock2, ENV_ADDR(0), 20 * P, MLOCK_ONFAULT), 0);
+        assert_int_equal(mm_charged(), 0);
+        assert_int_equal(CALL(mlock, ENV_ADDR(2), 8 * P), 0);
+        assert_int_equal(mm_charged(), 8);
+        assert_int_equal(CALL(munlock, ENV_ADDR(0), 20 * P), 0);
+        assert_int_equal(mm_charged(), 8);
+        assert_int_equal(CALL(mlock, ENV_ADDR(2), 8 * P), 0);
+        assert_int_equal(mm_charged(), 8);
+        /* What is writable has been paid for. */
+        assert_int_equal(map(40, 20, RW, FIXED), (long)ENV_ADDR(40));
+        assert_int_equal(CALL(mlock, ENV_ADDR(40), 20 * P), 0);
+        assert_int_equal(mm_charged(), 28);
+        assert_int_equal(CALL(mlock, ENV_ADDR(10), 4 * P), -ENOMEM);
+        assert_int_equal(mm_charged(), 28);
+        assert_int_equal(CALL(munlock, ENV_ADDR(40), 20 * P), 0);
+        assert_int_equal(CALL(mlock, ENV_ADDR(10), 3 * P), 0);
+        assert_int_equal(mm_charged(), 31);
+        assert_int_equal(CALL(munmap, ENV_ADDR(0), 20 * P), 0);
+        assert_int_equal(mm_charged(), 20);
+        /* A mapping that is locked from its beginning; and shared pages, which take no frames. */
+        assert_int_equal(call_mmap(ENV_ADDR(0), 12 * P, PROT_READ,
+                                   MAP_PRIVATE | MAP_FIXED | MAP_LOCKED, FD_RO, 0), -ENOMEM);
+        assert_int_equal(call_mmap(ENV_ADDR(0), 11 * P, PROT_READ,
+                                   MAP_PRIVATE | MAP_FIXED | MAP_LOCKED, FD_RO, 0),
+                         (long)ENV_ADDR(0));
+        assert_int_equal(mm_charged(), 31);
+        assert_int_equal(call_mmap(ENV_ADDR(20), 4 * P, PROT_READ, MAP_SHARED | MAP_FIXED, FD_RO,
+                                   0), (long)ENV_ADDR(20));
+        assert_int_equal(CALL(mlock, ENV_ADDR(20), 4 * P), 0);
+        assert_int_equal(mm_charged(), 31);
+}
+
 static void test_limits(void **state)
 {
         (void)state;
@@ -538,6 +582,7 @@ int main(void)
                 cmocka_unit_test(test_placement),
                 cmocka_unit_test(test_reservation),
                 cmocka_unit_test(test_stack),
+                cmocka_unit_test(test_locked_files),
                 cmocka_unit_test(test_limits),
                 cmocka_unit_test(test_many),
                 cmocka_unit_test(test_shared),
