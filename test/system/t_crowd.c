@@ -106,7 +106,7 @@ static void *pinner(void *arg)
 static char *map_file(uint64_t pages)
 {
         char *page = map_pages(1, RW, MAP_PRIVATE);
-        int fd = open(".", O_TMPFILE | O_RDWR, 0600);
+        int fd = memfd_create("t_crowd", 0);
 
         CHECK(fd >= 0);
         for (uint64_t i = 0; i < pages; i++) {
