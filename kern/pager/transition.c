@@ -28,6 +28,13 @@ int page_install(struct pager *pg, pte_slot_t *pte, frame_t n, pte_t keep, pte_t
         return 0;
 }
 
+/* A function of its own, so that a fault for which nobody else waits saves no registers for it. */
+static __attribute__((cold, noinline)) void wake(struct pager *pg, frame_t n, pte_slot_t *pte)
+{
+        notices_over(&pg->notices, n);
+        env_wake_pte(pte);
+}
+
 int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n)
 {
         struct frame *f = &pg->frames[n];
@@ -40,10 +47,8 @@ int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n)
                 return -EAGAIN;
         }
         int err = env_slot_read(f->slot, n, pte);
-        if (err != ENV_POSTED && page_fetched(f, pg->pfn0 + n, PTE_P | PTE_A, err)) {
-                notices_over(&pg->notices, n);
-                env_wake_pte(pte);
-        }
+        if (err != ENV_POSTED && page_fetched(f, pg->pfn0 + n, PTE_P | PTE_A, err))
+                wake(pg, n, pte);
         return err;
 }
 

@@ -299,7 +299,7 @@ mutant pager/frames.c "a freed frame counts as locked" \
 mutant pager/transition.c "a page is unmapped without its notices" \
     '/^frame_t page_detach/,/^}/s/^ *notices_over.*$//'
 mutant pager/transition.c "a page is read without its notices" \
-    '/^int page_fetch/,/^}/s/^ *notices_over.*$//'
+    '/^static .* void wake\(/,/^}/s/^ *notices_over.*$//'
 mutant pager/clock.c "high priority is as any" 's/^(#define HIGH_VISITS) 2/\1 0/'
 mutant pager/clock.c "high priority keeps pages for long" 's/^(#define HIGH_VISITS) 2/\1 50/'
 mutant pager/clock.c "what is left does not count as used" \
