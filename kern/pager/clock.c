@@ -269,7 +269,8 @@ static enum evicted clean(struct pager *pg, struct frame_list *l, frame_t n, pte
         }
         if (err < 0) {
                 frame_drop_claim(f);
-                pg->unwritable += err != -EAGAIN && !l;
+                if (err != -EAGAIN && !l)
+                        pg->unwritable++;
                 return KEPT;
         }
         return EVICTED;
@@ -313,7 +314,8 @@ static inline __attribute__((always_inline)) bool evict(struct pager *pg, struct
         /* Once more at most: with a spare slot no page lacks one. */
         while ((e = try_evict(pg, l, n, cnt)) == LACKS_SLOT && get_spare(pg))
                 ;
-        pg->unwritable += e == LACKS_SLOT;
+        if (e == LACKS_SLOT)            /* the cleaner's alone: so is the count */
+                pg->unwritable++;
         return e == EVICTED;
 }
 

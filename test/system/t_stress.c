@@ -363,17 +363,15 @@ int main(int argc, char **argv)
         for (uint64_t i = 0; i < nthreads; i++)
                 CHECK(pthread_join(workers[i].thread, NULL) == 0);
 
-        uint64_t all = 0, beats = 0, taken = 0;
+        uint64_t beats = 0, taken = 0;
         for (uint64_t i = 0; i < nthreads; i++) {
                 taken += workers[i].beat;
                 for (unsigned k = 0; k < PG / 8; k++)
                         beats += ((uint64_t *)workers[i].beats)[k];
         }
         CHECK(beats == taken);
-        for (struct operation *o = operations; o < operations + OPERATIONS; o++) {
+        for (struct operation *o = operations; o < operations + OPERATIONS; o++)
                 printf("%s %lu, ", o->name, o->done);
-                all += o->done;
-        }
         printf("guide calls %lu, signals %lu\n", guided, taken);
         printf("stress: ok\n");
         return 0;
