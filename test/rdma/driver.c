@@ -245,6 +245,7 @@ static void case_drop(const struct target *t)
         static const struct fault f[] = {
                 { 500, NODE_CMD_DROP }, { 1500, NODE_CMD_DROP }, { 2500, NODE_CMD_CONTROL }, { 0 }
         };
+        settings.timeout_ms = 15000;    /* soft-RoCE may take seconds to connect again */
         run_plain(t, 4000, f);
 }
 
