@@ -31,11 +31,11 @@ limits() {
     fi
 }
 
-# For ten minutes with --long.
+# For ten minutes with --long. With latency, so that threads wait and guides are called.
 everything_at_once() {
-    local seconds=5 pages=128 cache=6M far=256M limit=$limit
+    local seconds=5 pages=128 cache=6M far='256M?latency=2400' limit=$limit
     [ ${#nodes[@]} -eq 0 ] || return 0
-    [ "$long" = no ] || seconds=600 pages=1024 cache=24M far=2G limit=900
+    [ "$long" = no ] || seconds=600 pages=1024 cache=24M far='2G?latency=2400' limit=900
     full_memory 'everything at once' 0 '*stress: ok' t_stress $seconds 16 $pages "$RANDOM"
 }
 
