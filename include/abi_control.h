@@ -34,6 +34,9 @@ struct steal_time {
 /* KVM flushes its TLB then.  Set by kern, together with STEAL_PREEMPTED or not at all. */
 #define STEAL_FLUSH     2
 
+/* Frames that kern counts: free ones, hot ones, and those that are to be cold (pager/clock.c). */
+enum kern_frames { FRAMES_FREE, FRAMES_HOT, FRAMES_TO_BE_COLD, KERN_FRAMES };
+
 /* Shared by all vCPUs and the host.  By writer: what each fault reads is on lines that are written
  * at the start or seldom; of the words that are often written, each group that is written together
  * has a line of its own. */
@@ -146,8 +149,8 @@ struct control {
         uint64_t tree_gpa;              /* of struct tree_common */
         uint64_t guides;                /* address of struct guide[GUIDES_MAX]; 0: none yet */
         uint64_t notices;               /* address of a struct notices (kern/pager/notices.h) */
-        /* Address of kern's number of free frames, an _Atomic uint32_t; 0: kern is not up. */
-        uint64_t free_frames;
+        /* Addresses of numbers of frames in kern, each an _Atomic uint32_t; 0: kern is not up. */
+        uint64_t frames_of[KERN_FRAMES];
         uint64_t canary4;
         struct slab slabs[SLABS_MAX];   /* filled by the host at EXIT_LEASE */
         uint64_t canary5;

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#define ABI_VERSION 26
+#define ABI_VERSION 28
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */

@@ -13,13 +13,18 @@ enum fault_kind {
         FAULT_ZERO, FAULT_FILE, FAULT_FETCH, FAULT_SHARED, FAULT_WAIT, FAULT_MARKER,
         FAULT_SPURIOUS, FAULT_KINDS
 };
+/* Ticks within which an evicted page comes back soon. */
+#define LAGS 8
 enum vcpu_counter {
         CNT_FETCHED, CNT_EVICTED_CLEAN, CNT_EVICTED_DIRTY, CNT_WRITEBACK, CNT_REFILLS,
-        CNT_DOORBELLS, CNT_IO_DOORBELLS, CNT_FRAME_WAITS, CNT_DIRECT_RECLAIM, CNT_FLUSHES,
+        CNT_DOORBELLS, CNT_IO_DOORBELLS, CNT_FRAME_WAITS, CNT_DIRECT_RECLAIM,
+        CNT_EVICTED_PASSED,             /* of the evicted pages: streams had passed them */
+        CNT_FLUSHES,
         /* Flushes of all vCPUs that began, by cause. */
         CNT_BEGUN_HAND, CNT_BEGUN_PASSED, CNT_BEGUN_RANGE, CNT_BEGUN_FORK,
         CNT_KICKS, CNT_FLUSHES_KVM,
-        CNT_SYSCALLS_LOCAL, CNT_SYSCALLS_FORWARDED, CNT_SCANNED, CNT_EXITS,
+        CNT_SYSCALLS_LOCAL, CNT_SYSCALLS_FORWARDED,
+        CNT_SCANNED, CNT_SHOWN, CNT_EXITS,
         /* Pages asked for ahead; of these: used; touched while still under way; evicted unused.
          * Markers that were touched. */
         CNT_PREFETCHED, CNT_PREFETCH_HITS, CNT_PREFETCH_LATE, CNT_PREFETCH_WASTED, CNT_MARKERS,
@@ -30,8 +35,16 @@ enum vcpu_counter {
         CNT_REPLAYED,                   /* and because a recorded run needed them next */
         CNT_ZEROED_AHEAD,               /* pages filled with zeroes before they were touched */
         CNT_READ_PARTS,                 /* times that bytes of a far page were read (vmg_read) */
-        CNT_COUNT
+        /* What kern/pager/balance.h reckons with, in the order of struct returns. */
+        CNT_GONE,
+        CNT_GONE_COLD = CNT_GONE, CNT_GONE_HOT,
+        CNT_BACK_COLD,                                  /* LAGS of them */
+        CNT_BACK_HOT = CNT_BACK_COLD + LAGS,            /* likewise */
+        CNT_COUNT = CNT_BACK_HOT + LAGS
 };
+/* Pages that the hands evicted with a stamp, and pages that came back soon, by the ticks that they
+ * were away.  [0]: they left cold; [1]: hot. */
+struct returns { uint32_t gone[2], back[2][LAGS]; };
 /* Latencies that a vCPU measures, if control.stats_on: of each kind of fault but FAULT_SPURIOUS,
  * under the number of the kind, and the latencies below. */
 enum latency {

@@ -49,6 +49,9 @@ struct frame_list {
         struct frame_chain free;
         uint32_t list;                  /* the next refill begins with this list */
         uint32_t low;                   /* the last refill left less than the low mark */
+        /* Frames that its vCPU made hot, less those that ceased to be, of which the pager's count
+         * does not know yet. */
+        int32_t hot;
 };
 
 #define STOCKS_TAKEN 64
@@ -59,10 +62,20 @@ struct exit_stocks {
         struct frame_chain chain[STOCKS_TAKEN];
 };
 
-/* An evictor's piece of the frames (kern/pager/clock.c). */
-struct sweeper {
+/* An evictor's piece of the frames, of a hand (kern/pager/clock.c). */
+struct piece {
         uint32_t at, end;               /* [at, end): what it has not looked at yet */
+        uint32_t number;                /* counted on by the hand, modulo 2^32 */
+        uint32_t tick;                  /* when it was last compared with the hand */
+};
+struct sweeper {
+        struct piece cold_hand, hot_hand;
         uint32_t cleared;               /* A bits that it has cleared, and told nobody of */
+        uint32_t told;                  /* evictions that the common count has */
+        uint32_t requests;              /* of pages to be hot, where too few frames were cold */
+        uint32_t vain;                  /* frames that the cold hand passed since an eviction */
+        uint32_t look;                  /* frames until it looks at the common counts again: */
+        int32_t hot, over;              /* hot frames, and cold ones beyond the target */
 };
 
 /*

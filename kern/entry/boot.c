@@ -20,7 +20,9 @@ static void boot_once(void)
         pager.blind = control.shadow_paging;
         pager.notices.table = &notices;
         control.notices = (uint64_t)&notices;
-        control.free_frames = (uint64_t)&pager.nfree;
+        control.frames_of[FRAMES_FREE] = (uint64_t)&pager.nfree;
+        control.frames_of[FRAMES_HOT] = (uint64_t)&pager.nhot;
+        control.frames_of[FRAMES_TO_BE_COLD] = (uint64_t)&pager.target;
         mm_account_init();
         vma_init();
         mm_brk_init();

@@ -106,7 +106,8 @@ static int take_page(struct batch *b, uint64_t addr, pte_slot_t *pte)
                 case PTE_ARENA:
                         return 0;
                 case PTE_REMOTE:
-                        b->out[b->n++] = (struct fork_page){ addr, p };
+                        /* the child has ticks of its own */
+                        b->out[b->n++] = (struct fork_page){ addr, p & ~PTE_STAMP };
                         return 0;
                 case PTE_PRESENT:
                 case PTE_HELD:
@@ -229,7 +230,9 @@ static int adopt_page(struct fork_page *page)
                 return -ENOMEM;
         if (pte_kind(page->pte) != PTE_REMOTE)
                 return adopt_content(pte, page);
-        if (!slots_reach(pte_num(page->pte)))
+        if (page->pte & PTE_STAMP)
+                kern_bug("a page has a stamp of its parent's", page->pte, page->addr);
+        if (!slots_reach(pte_slot(page->pte)))
                 return -EIO;
         atomic_store(pte, page->pte);
         return 0;

@@ -68,7 +68,7 @@ int64_t leak_check(uint64_t pins)
         struct vma_hidden hidden;
         struct tally t = { 0 };
         uint64_t resident = 0, orphans = 0, held = 0, frame_slots = 0, listed = 0;
-        uint64_t locked = 0;
+        uint64_t locked = 0, hot = 0;
         int64_t bad = 0;
 
         for (uint64_t above = 0; vma_read(above, &v, &hidden); above = v.end) {
@@ -86,13 +86,18 @@ int64_t leak_check(uint64_t pins)
                 orphans += (w & FRAME_ORPHAN) != 0;
                 held += (w & FRAME_PINS) + ((w & FRAME_CLAIMED) != 0);
                 locked += (w & FRAME_LOCKED) != 0;
+                hot += (w & FRAME_HOT) != 0;
                 frame_slots += (w & FRAME_RESIDENT) && pager.frames[i].slot != SLOT_NONE;
         }
-        for (uint32_t i = 0; i < control.nvcpus; i++)
+        uint32_t counted = pager.nhot + (uint32_t)pager.freed.hot;
+        for (uint32_t i = 0; i < control.nvcpus; i++) {
                 listed += vcpu_block(i)->frames.free.n;
+                counted += (uint32_t)vcpu_block(i)->frames.hot;
+        }
         bad += expect("resident frames", resident, t.frames);
         bad += expect("pins and claims", held, pins);
         bad += expect("locked frames", pager.locked, locked);
+        bad += expect("hot frames", counted, hot);
         bad += expect("busy pages", t.busy, 0);
         bad += expect("free, resident and orphaned frames",
                       pager.nfree + listed + resident + orphans, pager.nframes);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include "abi_vcpu.h"
 #include "layout.h"
+#include "pager/balance.h"
 #include "pager/frame.h"
 #include "pager/notices.h"
 
@@ -31,8 +32,9 @@ struct pager {
         /* The cleaner is woken below low and works up to high: pager_marks(), by the cleaner.
          * Other vCPUs read them as hints. */
         _Atomic uint32_t low, high;
-        /* Frames that move between a vCPU's stock and the lists at a time; a hint. */
-        _Atomic uint32_t batch;
+        /* Frames that move between a vCPU's stock and the lists at a time, and about how many are
+         * in all stocks; hints. */
+        _Atomic uint32_t batch, stocked;
         struct notices_of notices;      /* of this cache; the owner provides the table */
 
         /* Free frames that are in no stock: in the lists, and those that were never used. */
@@ -51,9 +53,21 @@ struct pager {
         /* Frames that are LOCKED.  [I] At most half of all (page_set_locked).  Orders nothing. */
         _Alignas(CACHE_LINE) _Atomic uint32_t locked;
 
-        /* The CLOCK hand: pieces of the frames that evictors have taken.  Relaxed: claims keep two
-         * evictors at one frame apart. */
+        /* The cold hand and the hot one: pieces of the frames that evictors have taken.  Relaxed:
+         * claims keep two evictors at one frame apart. */
         _Alignas(CACHE_LINE) _Atomic uint64_t hand;
+        _Alignas(CACHE_LINE) _Atomic uint64_t hot_hand;
+        /* Frames that are HOT, but for what frame_list.hot has.  Relaxed: a hint. */
+        _Alignas(CACHE_LINE) _Atomic uint32_t nhot;
+        /* Pages that the hands have evicted, but for what sweepers have not told; the count at the
+         * last tick, and at the one that is counted now (0: none is), which is a lock. */
+        _Alignas(CACHE_LINE) _Atomic uint64_t evicted;
+        _Atomic uint64_t ticked, ticking;
+        /* Written at ticks under that lock, and read relaxed: how many frames are to be cold; the
+         * tick that runs, as pte_now(); and what they follow from, a struct balance. */
+        _Alignas(CACHE_LINE) _Atomic uint32_t target;
+        _Atomic uint64_t now;
+        _Alignas(CACHE_LINE) _Atomic uint32_t balance[BALANCE_WORDS];
         /* Whether the flush next_flush is due: A bits that the hand has cleared since the flush
          * before it began, and what passed_tail was then.  By all evictors; hints, relaxed. */
         _Alignas(CACHE_LINE) _Atomic uint64_t next_flush;
@@ -67,7 +81,7 @@ struct pager {
         uint32_t slot_pause;            /* frames that cleaner passes before the next such search */
         uint32_t writing;               /* frames claimed for a write that is under way */
         uint32_t passed_head;
-        struct frame_chain freed;       /* frames that are on no list yet */
+        struct frame_list freed;        /* the cleaner's: frames that are on no list yet */
         /* Evictions given up because there was no slot or the far tier failed. */
         uint64_t unwritable;
 };

@@ -1,344 +1,65 @@
 /*
- * Eviction: CLOCK with a second chance, over the frame words.
+ * Which page goes: a CLOCK with two hands over one array of frames (docs/architecture.md,
+ * "Eviction").
  *
- * [I] x86 caches a translation only after setting A in its entry (Intel SDM vol. 3A 4.10.2.3, 4.8).
- * So if A was cleared, every TLB was flushed since, and A is still 0 when a compare-and-swap takes
- * the entry away, then no TLB holds the translation, and the eviction needs no flush of its own.
- * The flush that covers a clearing is the first flush that begins after it: its epoch is read after
- * A was cleared and stamped into the frame word, and a claim keeps every evictor away in between.
- * The rule holds for D too: a TLB that does not hold the entry must walk, and the walk sets A (and
- * D, for a write) with a locked operation, so "A=0, D=1 -> A=0, D=0" loses no write.
+ * Frames are cold, or HOT.  The cold hand passes hot frames by.  It clears A of a cold page that
+ * was used, and evicts one that was not.  A page asks to be hot when the cold hand finds it used
+ * for the second time, or for the first after it came BACK soon after its eviction: the use for
+ * which it was brought in proves nothing.  It becomes hot while more frames are cold than the
+ * target says.  Else each fourth request moves the hot hand by a frame, and is granted if that
+ * frame was hot and unused.  The hot hand clears A of a hot page that was used, and makes one that
+ * was not cold.  It also moves while too few frames are cold, and while the cold hand finds nothing
+ * to evict.
  *
- * A prefetched page enters with A=0 and epoch 0: no CPU has ever used its translation.
+ * Both hands are counters; evictors take the frames from them by pieces.  The target follows from
+ * which pages come back (balance.h).  As long as nothing shows that this is better than CLOCK,
+ * seven eighths of the frames are to be cold.
  *
- * A page of high priority is left for some more visits of the hand before it is evicted.  The
- * number of visits is fixed: if all pages have high priority, the evictions only come that many
- * turns later.  A page of low priority is evicted as soon as the flush is over that covers its
- * first visit.
+ * A page of high priority is hot when the cold hand meets it, and the hot hand leaves it for two
+ * more visits.  The number of visits is fixed: if all pages have high priority, the evictions only
+ * come that many turns later.  A page of low priority is never hot, and is evicted as soon as the
+ * flush is over that covers its first visit.
  *
  * A page that only system calls use never gets A.  Their pins set USED in the frame word, which
  * counts as A does and is cleared with it.
  */
-#include <asm-generic/errno-base.h>
-#include "abi_stats.h"
-#include "pager/pager.h"
+#include "pager/evict.h"
 
-/* Takes a slot away from a resident page, which is dirty from then on.  When the far tiers are
- * full, the only slots left to use hold second copies of resident pages, and are read by no other
- * process.
- *
- * No count says how many such slots there are: a fetch would have to keep it, and other processes
- * change it when they end.  So after a search that found no slot, the hand makes about one turn
- * before the next search.  Else each dirty page that the hand meets would cost a look at all
- * frames. */
-static uint64_t slot_take_back(struct pager *pg)
+/* The hot hand leaves a page of high priority as often. */
+#define HIGH_STAYS (2 * FRAME_STAYED_1)
+/* Frames that the hot hand passes for each of the cold hand, while too few are cold. */
+#define HOT_PACE 8
+/* Requests to be hot for each frame that the hot hand passes. */
+#define REQUESTS 4
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* What all steps of an evictor's hands need.  l: NULL for the cleaner, as for evict().  Functions
+ * that are not inlined take it by value: its address would keep it out of registers, which costs
+ * some 20 instructions an eviction. */
+struct step {
+        struct pager *pg;
+        struct sweeper *s;
+        struct frame_list *l;
+        struct clock_result *r;
+        uint64_t *cnt;
+        uint32_t want;                  /* frames that are freed, or claimed for a write, then */
+        uint32_t visits;                /* frames that the cold hand meets, at most */
+};
+
+static bool enough(const struct step *t)
 {
-        if (pg->slot_pause)
-                return SLOT_NONE;
-        for (uint32_t i = 0; i < pg->nframes; i++) {
-                uint32_t n = pg->slot_hand;
-                pg->slot_hand = n + 1 == pg->nframes ? 0 : n + 1;
-                struct frame *f = &pg->frames[n];
-                if (!frame_claim(f, atomic_load(&f->word)))
-                        continue;
-                uint64_t slot = f->slot;
-                if (slot != SLOT_NONE && !env_slot_writable(slot))
-                        slot = SLOT_NONE;
-                else
-                        f->slot = SLOT_NONE;
-                if (slot != SLOT_NONE)
-                        atomic_fetch_or(&f->word, FRAME_DIRTY);
-                frame_drop_claim(f);
-                if (slot != SLOT_NONE)
-                        return slot;
-        }
-        pg->slot_pause = pg->nframes;
-        return SLOT_NONE;
+        return t->r->freed + (t->l ? 0 : t->pg->writing) >= t->want;
 }
 
-static bool has_slot(const struct frame *f)
+static struct frame_list *list_of(const struct step *t) { return t->l ? t->l : &t->pg->freed; }
+
+/* A frame became hot, or ceased to be. */
+INLINE void changed(const struct step *t, int32_t by)
 {
-        return f->slot != SLOT_NONE && env_slot_writable(f->slot);
-}
-
-/* Gives a claimed page a slot that this process may write to: its own, or the spare one. */
-static bool get_slot(struct frame *f, uint64_t *spare)
-{
-        uint64_t old = f->slot;
-
-        if (has_slot(f))
-                return true;
-        if (*spare == SLOT_NONE)
-                return false;
-        f->slot = *spare;
-        *spare = SLOT_NONE;
-        if (old != SLOT_NONE)           /* now only other processes hold it */
-                env_slot_free(old);
-        return true;
-}
-
-/* [I] No claim is held here: a new slab is leased by an exit, in which the host may wait for a
- * node, and pins wait for claims. */
-static bool get_spare(struct pager *pg)
-{
-        pg->spare_slot = env_slot_alloc();
-        if (pg->spare_slot == SLOT_NONE)
-                pg->spare_slot = slot_take_back(pg);
-        return pg->spare_slot != SLOT_NONE;
-}
-
-static void drop_spare(uint64_t *spare)
-{
-        if (*spare != SLOT_NONE)
-                env_slot_free(*spare);
-        *spare = SLOT_NONE;
-}
-
-/* As get_slot(), for a vCPU that reclaims: without an exit, and only where its write is no
- * ENV_POSTED. */
-static bool get_slot_directly(struct frame *f)
-{
-        if (f->slot == SLOT_NONE)
-                f->slot = env_slot_take();
-        return has_slot(f) && !env_slot_posted(f->slot);
-}
-
-/* Makes a claimed page clean, which has a slot of its own.  No CPU writes to it now: it is cold, or
- * no program thread runs.  p: the entry.  0: done; ENV_POSTED: under way; else it failed. */
-static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, uint64_t *cnt)
-{
-        struct frame *f = &pg->frames[n];
-
-        if ((p & PTE_D) && !atomic_compare_exchange_strong(pte, &p, p & ~PTE_D)) {
-                atomic_fetch_or(&f->word, FRAME_DIRTY); /* the new slot holds nothing yet */
-                return -EAGAIN;
-        }
-        /* No pin can set DIRTY again: the frame is not WRITING yet. */
-        atomic_fetch_and(&f->word, ~FRAME_DIRTY);
-        int err = env_slot_write(f->slot, n);
-        if (err < 0) {
-                atomic_fetch_or(&f->word, FRAME_DIRTY);
-                return err;
-        }
-        cnt[CNT_WRITEBACK]++;
-        return err;
-}
-
-/* The write of a claimed frame was posted. */
-static void write_posted(struct pager *pg, frame_t n)
-{
-        pg->writing++;
-        atomic_fetch_or(&pg->frames[n].word, FRAME_WRITING);
-}
-
-/* The write is over.  True: the claim excludes pins again, as before the write.  False: the claim
- * is dropped, because the frame was pinned meanwhile.  Acquire: sees all that holders of a pin did
- * before they dropped it. */
-static bool write_over(struct pager *pg, frame_t n)
-{
-        struct frame *f = &pg->frames[n];
-        uint64_t w = atomic_load(&f->word), next;
-
-        pg->writing--;
-        do {
-                next = w & ~(w & FRAME_PINS ? FRAME_WRITING | FRAME_CLAIMED : FRAME_WRITING);
-        } while (!atomic_compare_exchange_weak(&f->word, &w, next));
-        return next & FRAME_CLAIMED;
-}
-
-/* PRESENT or HELD -> REMOTE or NONE for a claimed, clean, cold page. */
-static bool unmap_clean(struct frame *f, pte_slot_t *pte, pte_t p)
-{
-        pte_t keep = p & PTE_KEEP;
-        pte_t next = f->slot != SLOT_NONE ? pte_make_remote(f->slot, keep) : 0;
-
-        if (!atomic_compare_exchange_strong(pte, &p, next))
-                return false;
-        if (next == 0 && (p & PTE_CHARGED))
-                env_uncharge_page();
-        f->slot = SLOT_NONE;            /* the entry owns the slot now */
-        return true;
-}
-
-/* HELD has no A: the program cannot use it. */
-static bool is_cold(pte_t p, uint64_t w) { return !(p & PTE_A) && !(w & FRAME_USED); }
-
-/* The entry that names frame n, if it is in a state that can be evicted. */
-static pte_slot_t *entry_of(struct pager *pg, frame_t n, pte_t *p)
-{
-        pte_slot_t *pte = atomic_load(&pg->frames[n].pte);
-        if (!pte)
-                return NULL;
-        *p = atomic_load(pte);
-        enum pte_kind k = pte_kind(*p);
-        return (k == PTE_PRESENT || k == PTE_HELD) && pte_num(*p) == pg->pfn0 + n ? pte : NULL;
-}
-
-/* How often the hand leaves a cold page where it is.  A page that was brought in ahead has until
- * the hand's next visit to be used. */
-#define HIGH_VISITS 2
-static uint32_t visits(pte_t p)
-{
-        return (p & PTE_PREF ? 1 : 0) + (p & PTE_HIGH ? HIGH_VISITS : 0);
-}
-
-/* First visit: clears A and USED. */
-static void second_chance(struct pager *pg, frame_t n, uint64_t w, struct clock_result *r)
-{
-        struct frame *f = &pg->frames[n];
-        pte_t p;
-
-        if (!frame_claim(f, w))
-                return;
-        pte_slot_t *pte = entry_of(pg, n, &p);
-        pte_t seen = p;
-        bool cleared = pte && (p & PTE_A) &&
-                       atomic_compare_exchange_strong(pte, &p, p & ~(PTE_A | PTE_PREF | PTE_FRESH));
-        if (cleared)
-                frame_stamp(f);
-        frame_set_spared(f, 0);
-        if (pte && (seen & PTE_LOW))
-                frame_passed(pg, n);
-        r->cleared += cleared;
-        r->used += (w & FRAME_USED) != 0;
-        r->ahead += cleared && (seen & PTE_PREF) && !pg->blind;
-        atomic_fetch_and(&f->word, ~(FRAME_USED | FRAME_CLAIMED));
-}
-
-/* Unmaps a claimed page if it is (still) cold and clean; the frame stays claimed, to be freed.
- * Else drops the claim. */
-static bool take_off(struct pager *pg, frame_t n)
-{
-        struct frame *f = &pg->frames[n];
-        pte_t p;
-        /* Read under the claim: entry, stamp and mlock (which is set under a pin). */
-        pte_slot_t *pte = entry_of(pg, n, &p);
-        uint64_t w = atomic_load(&f->word);
-
-        if (pte && is_cold(p, w) && !(p & PTE_D) && frame_spared(f) >= visits(p) &&
-            !(w & (FRAME_DIRTY | FRAME_LOCKED)) && frame_flushed(w) && unmap_clean(f, pte, p))
-                return true;
-        frame_drop_claim(f);
-        return false;
-}
-
-/* True: the hand leaves this cold page, because it has visits left, or because its frame is
- * held. */
-static bool spare(struct frame *f, pte_t p, uint64_t w)
-{
-        if (!frame_claim(f, w))
-                return true;
-        uint32_t spared = frame_spared(f);
-        bool left = spared < visits(p);
-        frame_set_spared(f, spared + left);
-        frame_drop_claim(f);
-        return left;
-}
-
-/* Frees a claimed frame that no entry names: to the list of the vCPU that reclaims; NULL: for
- * all. */
-static void give(struct pager *pg, struct frame_list *l, frame_t n)
-{
-        if (l)
-                frame_free(pg, l, n);
-        else
-                frame_collect(pg, n);
-}
-
-/* What came of an eviction.  LACKS_SLOT: the cleaner needs a spare slot first. */
-enum evicted { KEPT, EVICTED, LACKS_SLOT };
-
-/* Writes a claimed page that is cold and dirty.  EVICTED: it is clean, and still claimed. */
-static enum evicted clean(struct pager *pg, struct frame_list *l, frame_t n, pte_slot_t *pte,
-                          pte_t p, uint64_t *cnt)
-{
-        struct frame *f = &pg->frames[n];
-
-        if (!(l ? get_slot_directly(f) : get_slot(f, &pg->spare_slot))) {
-                frame_drop_claim(f);
-                if (!l)
-                        return LACKS_SLOT;
-                frame_passed(pg, n);    /* the cleaner can; its flush is over */
-                atomic_fetch_add_explicit(&pg->passed_covered, 1, memory_order_relaxed);
-                return KEPT;
-        }
-        int err = write_back(pg, n, pte, p, cnt);
-        if (err == ENV_POSTED) {
-                write_posted(pg, n);    /* claimed until reap_writes() */
-                return KEPT;
-        }
-        if (err < 0) {
-                frame_drop_claim(f);
-                if (err != -EAGAIN && !l)
-                        pg->unwritable++;
-                return KEPT;
-        }
-        return EVICTED;
-}
-
-/* Second visit: cold since a completed flush.  EVICTED: the frame is free, as give() does it.  With
- * l nothing is posted. */
-static inline __attribute__((always_inline)) enum evicted try_evict(struct pager *pg,
-                                                                    struct frame_list *l,
-                                                                    frame_t n, uint64_t *cnt)
-{
-        struct frame *f = &pg->frames[n];
-        enum vcpu_counter counter = CNT_EVICTED_CLEAN;
-        pte_t p;
-
-        if (!frame_claim(f, atomic_load(&f->word)))
-                return KEPT;
-        pte_slot_t *pte = entry_of(pg, n, &p);
-        uint64_t w = atomic_load(&f->word);
-        if (pte && is_cold(p, w) &&
-            ((p & PTE_D) || (w & FRAME_DIRTY)) && !(w & FRAME_LOCKED) && frame_flushed(w)) {
-                enum evicted cleaned = clean(pg, l, n, pte, p, cnt);
-                if (cleaned != EVICTED)
-                        return cleaned;
-                counter = CNT_EVICTED_DIRTY;
-        }
-        if (!take_off(pg, n))
-                return KEPT;
-        cnt[counter]++;
-        cnt[CNT_PREFETCH_WASTED] += pte && (p & PTE_PREF);
-        give(pg, l, n);
-        return EVICTED;
-}
-
-/* True if the frame was freed. */
-static inline __attribute__((always_inline)) bool evict(struct pager *pg, struct frame_list *l,
-                                                        frame_t n, uint64_t *cnt)
-{
-        enum evicted e;
-
-        /* Once more at most: with a spare slot no page lacks one. */
-        while ((e = try_evict(pg, l, n, cnt)) == LACKS_SLOT && get_spare(pg))
-                ;
-        if (e == LACKS_SLOT)            /* the cleaner's alone: so is the count */
-                pg->unwritable++;
-        return e == EVICTED;
-}
-
-/* Completes writes that are over.  A page that was used or pinned meanwhile stays; the frame of a
- * page that was unmapped meanwhile is an orphan.  Returns how many frames were freed. */
-static uint32_t reap_writes(struct pager *pg, uint64_t *cnt)
-{
-        uint32_t freed = 0;
-        frame_t n;
-        int err;
-
-        while (pg->writing > 0 && (n = env_slot_written(&err)) != FRAME_NONE) {
-                if (err) {
-                        pg->unwritable++;
-                        atomic_fetch_or(&pg->frames[n].word, FRAME_DIRTY);
-                }
-                if (write_over(pg, n) && take_off(pg, n)) {
-                        cnt[CNT_EVICTED_DIRTY]++;
-                        frame_collect(pg, n);
-                        freed++;
-                }
-        }
-        return freed;
+        t->s->over -= by;
+        t->s->hot += by;
+        frames_hot(t->pg, list_of(t), by);
 }
 
 /* Must a frame stay because its flush is not over? */
@@ -361,38 +82,310 @@ static bool reap_orphan(struct pager *pg, struct frame_list *l, frame_t n, uint6
         if (frame_word_held(w) || is_unflushed(w, r) ||
             !atomic_compare_exchange_strong(&f->word, &w, w | FRAME_CLAIMED))
                 return false;
-        give(pg, l, n);
+        evict_give(pg, l, n);
         return true;
 }
 
-/* As many in one pass: waiters hear of them after it. */
-#define PASSED_AT_ONCE 256
+/* The page of a frame was used: clears A and USED, and changes the frame's flags.  OUT *seen: the
+ * entry; 0: there is none.  False: the frame is held. */
+INLINE bool clear_use(const struct step *t, frame_t n, uint64_t w, uint64_t clear, uint64_t set,
+                      pte_t *seen)
+{
+        struct pager *pg = t->pg;
+        struct frame *f = &pg->frames[n];
+        pte_t p;
+
+        if (!frame_claim(f, w))
+                return false;
+        pte_slot_t *pte = entry_of(pg, n, &p);
+        *seen = pte ? p : 0;
+        bool cleared = pte && (p & PTE_A) &&
+                       atomic_compare_exchange_strong(pte, &p, p & ~(PTE_A | PTE_PREF | PTE_FRESH));
+        if (cleared)
+                frame_stamp(f);
+        t->r->cleared += cleared;
+        t->r->used += (w & FRAME_USED) != 0;
+        t->r->ahead += cleared && (*seen & PTE_PREF) && !pg->blind;
+        frame_change(f, clear | FRAME_USED | FRAME_CLAIMED, set);
+        return true;
+}
+
+/* Frames of a piece of the cold hand, and of the hot one. */
+#define PIECE_MIN 8
+#define PIECE_MAX 512
+#define HOT_PIECE 64
+
+static uint32_t piece_size(uint32_t nframes)
+{
+        uint32_t n = nframes / 64;
+
+        return n < PIECE_MIN ? PIECE_MIN : n > PIECE_MAX ? PIECE_MAX : n;
+}
+
+/* The next frame for an evictor to look at.  Evictors take the frames by pieces, so the order is
+ * CLOCK's however many they are.  What an evictor that is stopped has left of its piece is met
+ * again a turn later; so it drops what it has left when it comes back half a turn later.  It looks
+ * for that once a tick. */
+INLINE frame_t next_frame(const struct pager *pg, struct piece *p, _Atomic uint64_t *hand,
+                          uint32_t size)
+{
+        uint32_t tick = pte_tick(atomic_load_explicit(&pg->now, memory_order_relaxed));
+
+        if (p->tick != tick) {
+                uint32_t now = (uint32_t)atomic_load_explicit(hand, memory_order_relaxed);
+                p->tick = tick;
+                if (now - p->number > pg->nframes / size / 2 + 1)
+                        p->at = p->end;
+        }
+        if (p->at >= p->end) {
+                uint32_t pieces = (pg->nframes - 1) / size + 1;
+                uint64_t number = atomic_fetch_add_explicit(hand, 1, memory_order_relaxed);
+
+                p->number = (uint32_t)number;
+                p->at = (uint32_t)(number % pieces) * size;
+                p->end = pg->nframes - p->at < size ? pg->nframes : p->at + size;
+        }
+        return p->at++;
+}
+
+/* The hot hand meets a frame.  True: it was hot, and is cold now. */
+static __attribute__((noinline)) bool hot_step(struct step by_value)
+{
+        const struct step *t = &by_value;
+        struct pager *pg = t->pg;
+        uint32_t size = piece_size(pg->nframes);
+        frame_t n = next_frame(pg, &t->s->hot_hand, &pg->hot_hand,
+                               size < HOT_PIECE ? size : HOT_PIECE);
+        struct frame *f = &pg->frames[n];
+        uint64_t w = atomic_load(&f->word);
+        pte_t p, seen;
+
+        t->r->shown++;
+        t->cnt[CNT_SHOWN]++;
+        if (!(w & FRAME_HOT) || (w & (FRAME_ORPHAN | FRAME_LOCKED)) || frame_word_held(w) ||
+            !entry_of(pg, n, &p))
+                return false;
+        t->r->used++;
+        if (!is_cold(p, w) && !(p & PTE_LOW)) {
+                clear_use(t, n, w, FRAME_STAYED, 0, &seen);
+                return false;
+        }
+        bool stays = (p & PTE_HIGH) && (w & FRAME_STAYED) < HIGH_STAYS;
+        uint64_t next = stays ? w + FRAME_STAYED_1
+                              : (w & ~(FRAME_HOT | FRAME_STAYED)) | FRAME_WAS | FRAME_OLD;
+        if (!atomic_compare_exchange_strong(&f->word, &w, next) || stays)
+                return false;
+        changed(t, -1);
+        return true;
+}
+
+/* How many frames are hot, and how many are cold beyond the target, as far as the common counts
+ * know.  Free frames are neither: so each page that comes in makes room for a hot one, each that
+ * goes moves the hot hand, and it shows which hot pages come back. */
+static __attribute__((noinline)) void look(struct step by_value)
+{
+        const struct step *t = &by_value;
+        struct pager *pg = t->pg;
+
+        frames_hot_told(pg, list_of(t));
+        uint32_t hot = atomic_load_explicit(&pg->nhot, memory_order_relaxed);
+        uint32_t others = atomic_load_explicit(&pg->nfree, memory_order_relaxed) +
+                          atomic_load_explicit(&pg->stocked, memory_order_relaxed) +
+                          atomic_load_explicit(&pg->locked, memory_order_relaxed);
+        uint32_t target = atomic_load_explicit(&pg->target, memory_order_relaxed);
+
+        t->s->hot = (int32_t)hot;
+        t->s->over = (int32_t)(pg->nframes - others - hot - target);
+        t->s->look = 4 * atomic_load_explicit(&pg->batch, memory_order_relaxed);
+}
+
+/* A page asks to be hot. */
+INLINE bool grants(const struct step *t)
+{
+        if (t->s->over > 0)
+                return true;
+        return ++t->s->requests % REQUESTS == 0 && hot_step(*t);
+}
+
+static bool asks(const struct pager *pg, pte_t p, uint64_t w)
+{
+        /* With a blind hand a page that was brought in ahead always looks used. */
+        return (w & (FRAME_OLD | FRAME_BACK)) && !(p & PTE_LOW) && !(pg->blind && (p & PTE_PREF));
+}
+
+/* The cold hand meets a page that was used. */
+INLINE void second_chance(const struct step *t, frame_t n, pte_t p, uint64_t w)
+{
+        bool hot = (p & PTE_HIGH) || (asks(t->pg, p, w) && grants(t));
+        uint64_t set = hot ? FRAME_HOT : FRAME_OLD | (p & PTE_LOW ? FRAME_PASSED : 0);
+        pte_t seen;
+
+        if (!clear_use(t, n, w, FRAME_BACK | FRAME_PASSED | (hot ? FRAME_OLD | FRAME_WAS : 0), set,
+                       &seen))
+                return;
+        if (hot)
+                changed(t, 1);
+        if (p & PTE_LOW)
+                frame_passed(t->pg, n);
+}
+
+/* The cold hand leaves a page that was not used: see may_go(). */
+INLINE void stay(const struct step *t, frame_t n, pte_t p, uint64_t w)
+{
+        bool hot = p & PTE_HIGH;
+
+        t->r->used++;
+        if (atomic_compare_exchange_strong(&t->pg->frames[n].word, &w,
+                                           w | (hot ? FRAME_HOT : FRAME_OLD)) &&
+            hot)
+                changed(t, 1);
+}
+
+/* The cold hand meets frame n, which is not hot.  w: its word. */
+INLINE void visit(const struct step *t, frame_t n, uint64_t w)
+{
+        struct pager *pg = t->pg;
+        pte_t p;
+
+        if (w & FRAME_ORPHAN) {
+                t->r->freed += reap_orphan(pg, t->l, n, w, t->r);
+                return;
+        }
+        if (!(w & FRAME_RESIDENT) || (w & FRAME_LOCKED) || frame_word_held(w)) {
+                t->r->busy += (w & FRAME_RESIDENT) && frame_word_closed(w);
+                return;
+        }
+        if (!entry_of(pg, n, &p))
+                return;
+        if (!is_cold(p, w)) {
+                second_chance(t, n, p, w);
+        } else if (!may_go(p, w)) {
+                stay(t, n, p, w);
+        } else if (!is_unflushed(w, t->r)) {
+                uint32_t writing = t->l ? 0 : pg->writing;
+                bool freed = evict(pg, t->l, n, t->cnt);
+                t->r->freed += freed;
+                if (freed || (!t->l && pg->writing != writing)) {
+                        t->s->vain = 0;
+                        t->s->over--;
+                }
+        }
+}
+
+static bool passes_by(uint64_t w) { return (w & (FRAME_HOT | FRAME_ORPHAN)) == FRAME_HOT; }
+
+/* The cold hand passes hot frames by: most of its way where most frames are hot.  OUT *w: the word
+ * of the frame that it meets then, which is hot where the visits are used up. */
+INLINE frame_t pass_hot(const struct step *t, uint64_t *w)
+{
+        struct pager *pg = t->pg;
+        struct piece *p = &t->s->cold_hand;
+        const uint32_t size = piece_size(pg->nframes), left = t->visits - t->r->passed;
+        frame_t n = next_frame(pg, p, &pg->hand, size);
+        uint32_t passed = 1;
+
+        while (passes_by(*w = atomic_load(&pg->frames[n].word)) && passed < left) {
+                n = p->at < p->end ? p->at++ : next_frame(pg, p, &pg->hand, size);
+                passed++;
+        }
+        t->s->vain += passed;
+        t->s->look -= passed < t->s->look ? passed : t->s->look;
+        t->r->passed += passed;
+        t->cnt[CNT_SCANNED] += passed;
+        return n;
+}
+
+/* The cold hand moves to the next frame that is not hot, and the hot hand as far as it has to. */
+INLINE void cold_step(const struct step *t)
+{
+        struct pager *pg = t->pg;
+        struct sweeper *s = t->s;
+
+        if (s->look == 0)
+                look(*t);
+        for (unsigned i = 0; i < HOT_PACE && s->over < 0 && s->hot > 0; i++)
+                hot_step(*t);
+        if (s->vain > pg->nframes)
+                hot_step(*t);
+        uint64_t w;
+        frame_t n = pass_hot(t, &w);
+        if (!passes_by(w))
+                visit(t, n, w);
+}
+
+/* Balances anew, for the tick that is over at `now` evictions.
+ *
+ * [I] One evictor does so, and no other waits for it.  If it is stopped meanwhile, the next tick is
+ * late, and then another takes its place.  Should it go on after that, counts of both are mixed:
+ * the target, which has bounds, may be worse for some ticks. */
+static void end_tick(struct pager *pg, uint64_t now)
+{
+        struct returns sum;
+        struct balance b;
+        uint32_t *word = (uint32_t *)&b;
+
+        for (size_t i = 0; i < BALANCE_WORDS; i++)
+                word[i] = atomic_load_explicit(&pg->balance[i], memory_order_relaxed);
+        env_returns(&sum);
+        balance_tick(&b, &sum, frames_for_hands(pg),
+                     atomic_load_explicit(&pg->high, memory_order_relaxed));
+        if (atomic_load_explicit(&pg->ticking, memory_order_relaxed) != now)
+                return;
+        for (size_t i = 0; i < BALANCE_WORDS; i++)
+                atomic_store_explicit(&pg->balance[i], word[i], memory_order_relaxed);
+        atomic_store_explicit(&pg->target, b.target, memory_order_relaxed);
+        atomic_store_explicit(&pg->now, pte_now(b.tick), memory_order_relaxed);
+        atomic_store_explicit(&pg->ticked, now, memory_order_relaxed);
+}
+
+/* Adds what the hands of this evictor evicted to the common count, by batches. */
+static void tick_if_due(struct pager *pg, struct sweeper *s, const uint64_t *cnt)
+{
+        uint32_t mine = (uint32_t)(cnt[CNT_EVICTED_CLEAN] + cnt[CNT_EVICTED_DIRTY] -
+                                   cnt[CNT_EVICTED_PASSED]);
+        uint32_t news = mine - s->told, length = pg->nframes / 8;
+
+        if (news < atomic_load_explicit(&pg->batch, memory_order_relaxed))
+                return;
+        s->told = mine;
+        uint64_t now = atomic_fetch_add_explicit(&pg->evicted, news, memory_order_relaxed) + news;
+        uint64_t held = atomic_load_explicit(&pg->ticking, memory_order_relaxed);
+        if (now - atomic_load_explicit(&pg->ticked, memory_order_relaxed) < length ||
+            (held != 0 && now - held < length) ||
+            /* Acquire: sees what the last one wrote before its release. */
+            !atomic_compare_exchange_strong_explicit(&pg->ticking, &held, now,
+                                                     memory_order_acquire, memory_order_relaxed))
+                return;
+        if (now - atomic_load_explicit(&pg->ticked, memory_order_relaxed) >= length)
+                end_tick(pg, now);
+        atomic_compare_exchange_strong_explicit(&pg->ticking, &now, 0, memory_order_release,
+                                                memory_order_relaxed);
+}
 
 /* Evicts pages that streams have passed, up to the first whose flush is not over. */
-static __attribute__((noinline)) void evict_passed(struct pager *pg, struct clock_result *r,
-                                                   uint64_t *cnt)
+static __attribute__((noinline)) void evict_passed(struct step by_value)
 {
+        const struct step *t = &by_value;
+        struct pager *pg = t->pg;
         uint32_t tail = atomic_load_explicit(&pg->passed_tail, memory_order_relaxed);
-        uint32_t most = r->freed + PASSED_AT_ONCE;
 
         if (tail - pg->passed_head > PASSED_FRAMES)
                 pg->passed_head = tail - PASSED_FRAMES;
-        for (; pg->passed_head != tail && r->freed < most && env_slot_write_room();
-             pg->passed_head++) {
+        for (; pg->passed_head != tail && !enough(t) && env_slot_write_room(); pg->passed_head++) {
                 _Atomic uint32_t *hint = &pg->passed[pg->passed_head % PASSED_FRAMES];
                 uint32_t n = atomic_load_explicit(hint, memory_order_relaxed) - 1;
                 if (n >= pg->nframes)           /* a vCPU adds it now */
                         continue;
                 uint64_t w = atomic_load(&pg->frames[n].word);
-                if ((w & FRAME_RESIDENT) && is_unflushed(w, r))
+                if ((w & FRAME_RESIDENT) && is_unflushed(w, t->r))
                         break;
-                r->freed += evict(pg, NULL, n, cnt);
+                t->r->freed += evict(pg, NULL, n, t->cnt);
         }
 }
 
 /* Begins a flush if one is due.  A flush makes each vCPU reload its TLB, and a frame that the hand
- * clears is met again only a turn later: so one begins for a quarter of the cache, or because cold
- * frames that are needed wait for it. */
+ * clears is met again only a turn later: so one begins for half of the frames that are to be cold,
+ * or a quarter of all, or because cold frames that are needed wait for it. */
 static void flush_if_due(struct pager *pg, const struct clock_result *r, bool needed, uint64_t *cnt)
 {
         uint64_t next = env_flush_next();
@@ -411,133 +404,64 @@ static void flush_if_due(struct pager *pg, const struct clock_result *r, bool ne
         /* Below 0 for a moment: another evictor may have counted what came after tail was read. */
         int32_t passed =
                 (int32_t)(tail - atomic_load_explicit(&pg->passed_covered, memory_order_relaxed));
-        if ((needed && r->unbegun && !r->freed) ||
-            cleared + passed >= (int32_t)(pg->nframes / 4)) {
+        uint32_t half = atomic_load_explicit(&pg->target, memory_order_relaxed) / 2;
+        uint32_t most = half < pg->nframes / 4 ? half : pg->nframes / 4;
+        if ((needed && r->unbegun && !r->freed) || cleared + passed >= (int32_t)most) {
                 env_flush_begin();
                 cnt[passed > cleared ? CNT_BEGUN_PASSED : CNT_BEGUN_HAND]++;
         }
 }
 
-/* Frames of a piece. */
-#define PIECE_MIN 8
-#define PIECE_MAX 512
-
-static uint32_t piece_size(uint32_t nframes)
+struct clock_result clock_pass(struct pager *pg, uint32_t count, uint32_t most, uint64_t *cnt)
 {
-        uint32_t n = nframes / 64;
-
-        return n < PIECE_MIN ? PIECE_MIN : n > PIECE_MAX ? PIECE_MAX : n;
-}
-
-/* The next frame for an evictor to look at.  Evictors take the frames by pieces, so the order is
- * CLOCK's however many they are.  What an evictor that is stopped has left of its piece is met
- * again a turn later. */
-static frame_t next_frame(struct pager *pg, struct sweeper *s)
-{
-        if (s->at >= s->end) {
-                uint32_t size = piece_size(pg->nframes), pieces = (pg->nframes - 1) / size + 1;
-                uint64_t piece = atomic_fetch_add_explicit(&pg->hand, 1, memory_order_relaxed);
-
-                s->at = (uint32_t)(piece % pieces) * size;
-                s->end = pg->nframes - s->at < size ? pg->nframes : s->at + size;
-        }
-        return s->at++;
-}
-
-/* The hand meets frame n.  l: as for give(). */
-static inline __attribute__((always_inline)) void visit(struct pager *pg, struct frame_list *l,
-                                                        frame_t n, struct clock_result *r,
-                                                        uint64_t *cnt)
-{
-        struct frame *f = &pg->frames[n];
-        uint64_t w = atomic_load(&f->word);
-        pte_t p;
-
-        cnt[CNT_SCANNED]++;
-        if (w & FRAME_ORPHAN) {
-                r->freed += reap_orphan(pg, l, n, w, r);
-                return;
-        }
-        if (!(w & FRAME_RESIDENT) || (w & FRAME_LOCKED) || frame_word_held(w)) {
-                r->busy += (w & FRAME_RESIDENT) && frame_word_closed(w);
-                return;
-        }
-        pte_slot_t *pte = entry_of(pg, n, &p);
-        if (!pte)
-                return;
-        if (!is_cold(p, w)) {
-                second_chance(pg, n, w, r);
-        } else if ((p & (PTE_PREF | PTE_HIGH)) && spare(f, p, w)) {
-                r->used++;
-        } else if (!is_unflushed(w, r)) {
-                r->freed += evict(pg, l, n, cnt);
-        }
-}
-
-struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
-{
-        struct clock_result r = { .freed = reap_writes(pg, cnt) };
-        uint32_t steps = 0;
+        struct clock_result r = { .freed = evict_written(pg, cnt) };
+        struct step t = { pg, &pg->cleaner, NULL, &r, cnt, r.freed + pg->writing + most, count };
 
         env_flush_look();
-        evict_passed(pg, &r, cnt);
-        for (; steps < count && env_slot_write_room(); steps++)
-                visit(pg, NULL, next_frame(pg, &pg->cleaner), &r, cnt);
-        drop_spare(&pg->spare_slot);
-        pg->slot_pause -= steps < pg->slot_pause ? steps : pg->slot_pause;
+        evict_passed(t);
+        while (r.passed < t.visits && !enough(&t) && env_slot_write_room())
+                cold_step(&t);
+        evict_over(pg);
+        pg->slot_pause -= r.passed < pg->slot_pause ? r.passed : pg->slot_pause;
         frames_give(pg);
         flush_if_due(pg, &r, !pg->writing, cnt);
+        tick_if_due(pg, &pg->cleaner, cnt);
         cnt[CNT_PREFETCH_HITS] += r.ahead;
         return r;
 }
 
 uint32_t clock_complete(struct pager *pg, uint64_t *cnt)
 {
-        uint32_t freed = reap_writes(pg, cnt);
+        uint32_t freed = evict_written(pg, cnt);
 
         frames_give(pg);
         return freed;
 }
 
-/* Takes no slot back: it could be a slot that the child already shares. */
-int page_write_back(struct pager *pg, pte_slot_t *pte, uint64_t *cnt)
-{
-        pte_t p = atomic_load(pte);
-        frame_t n = (frame_t)(pte_num(p) - pg->pfn0);
-        struct frame *f = &pg->frames[n];
-        uint64_t spare = has_slot(f) ? SLOT_NONE : env_slot_alloc();
-        int err = -EBUSY;
-
-        if (frame_claim(f, atomic_load(&f->word))) {
-                err = get_slot(f, &spare) ? write_back(pg, n, pte, p, cnt) : -ENOSPC;
-                if (err == ENV_POSTED)
-                        write_posted(pg, n);
-                else
-                        frame_drop_claim(f);
-        }
-        drop_spare(&spare);
-        return err;
-}
-
-/* Of a call of clock_reclaim().  Few, so that a fault stays short, and the hand does not run ahead
- * of what it has shown where the vCPU can evict little. */
-#define RECLAIM_VISITS 128
+/* Of a call of clock_reclaim().  Few evictions, so that a fault stays short.  Not many frames, so
+ * that the hand does not run ahead of what it has shown where the vCPU can evict little; but the
+ * frames of a piece were often filled together, and then all of them were used. */
 #define RECLAIM_FRAMES 8
+#define RECLAIM_PIECES 4
 
 uint32_t clock_reclaim(struct pager *pg, struct sweeper *s, struct frame_list *l, uint64_t *cnt)
 {
         struct clock_result r = { .freed = 0 };
+        struct step t = {
+                pg, s, l, &r, cnt, RECLAIM_FRAMES, RECLAIM_PIECES * piece_size(pg->nframes)
+        };
 
         env_flush_look();
-        for (unsigned i = 0; i < RECLAIM_VISITS && r.freed < RECLAIM_FRAMES; i++)
-                visit(pg, l, next_frame(pg, s), &r, cnt);
-        /* All evictors write to the words of flush_if_due(), so it is asked once a piece. */
+        while (r.passed < t.visits && !enough(&t))
+                cold_step(&t);
+        /* All evictors write to the words of flush_if_due(), so it is asked once a batch. */
         s->cleared += r.cleared;
-        if (s->at >= s->end || r.unbegun) {
+        if (s->cleared >= FRAME_BATCH || r.unbegun) {
                 r.cleared = s->cleared;
                 s->cleared = 0;
                 flush_if_due(pg, &r, true, cnt);
         }
+        tick_if_due(pg, s, cnt);
         cnt[CNT_PREFETCH_HITS] += r.ahead;
         cnt[CNT_DIRECT_RECLAIM] += r.freed;
         return r.freed;

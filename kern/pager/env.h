@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "abi_stats.h"
 #include "pager/frame.h"
 
 void *env_frame_va(frame_t f);                          /* content of a frame */
@@ -48,6 +49,8 @@ bool env_slot_posted(uint64_t slot);
 void env_slot_free(uint64_t slot);
 /* May this process write to a slot that it holds?  False: other processes read the slot too. */
 bool env_slot_writable(uint64_t slot);
+/* What all vCPUs have counted until about now, modulo 2^32 (CNT_GONE and what follows). */
+void env_returns(struct returns *sum);
 /* Gives back the charge of a CHARGED page that went back to NONE by eviction. */
 void env_uncharge_page(void);
 /* Sleeps, bounded, until the entry differs from seen. */

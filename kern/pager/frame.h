@@ -3,8 +3,8 @@
  *
  * The word says what may be done with the frame:
  *
- *   63..32 EPOCH   flush epoch that covers the last clearing of A (see clock.c)
- *   31..24 flags
+ *   63..32 EPOCH   flush epoch that covers the last clearing of A (see evict.c)
+ *   31..16 flags
  *   15..0  pins    holders that use the content through the window (gmem)
  *
  * Rules.
@@ -36,6 +36,14 @@
 #include "pager/pte.h"
 
 #define FRAME_PINS      0xffffull
+/* For the two hands (clock.c).  Changed by a holder, or by a compare-and-swap of the whole word. */
+#define FRAME_STAYED    (3ull << 16)    /* times that the hot hand left it, as HIGH */
+#define FRAME_STAYED_1  (1ull << 16)
+#define FRAME_HOT       (1ull << 18)    /* the cold hand passes it by */
+#define FRAME_OLD       (1ull << 19)    /* the cold hand has met it before */
+#define FRAME_BACK      (1ull << 20)    /* its page came back soon after its eviction */
+#define FRAME_WAS       (1ull << 21)    /* it was hot, until the hot hand found it unused */
+#define FRAME_PASSED    (1ull << 22)    /* its eviction says nothing: a stream has passed it */
 #define FRAME_CLAIMED   (1ull << 24)    /* one owner of frame and PTE: evictor, fetcher, unmapper */
 #define FRAME_WRITING   (1ull << 25)    /* with CLAIMED: its write is under way; pins may join */
 #define FRAME_DIRTY     (1ull << 26)    /* written through the window, or a PTE change lost D */
@@ -60,9 +68,7 @@ struct frame {
         uint64_t slot;
         /* The entry that maps it (PT pages are type-stable, so it can always be read). */
         _Atomic(pte_slot_t *) pte;
-        /* How often the hand has found this page cold, and left it (visits() in clock.c); of a free
-         * frame, the batch below (frames.c).  Relaxed. */
-        _Atomic uint32_t spared;
+        _Atomic uint32_t below;         /* of a free frame: the batch below (frames.c).  Relaxed. */
         _Atomic uint32_t notices;       /* the list of notices of its page (notices.h) */
 };
 _Static_assert(sizeof(struct frame) == 32, "frames are found by their number, on both sides");
@@ -79,13 +85,15 @@ static inline bool frame_word_open(uint64_t w)
         return (w & FRAME_RESIDENT) && !frame_word_closed(w) && (w & FRAME_PINS) != FRAME_PINS;
 }
 
-static inline uint32_t frame_spared(const struct frame *f)
+/* Clears and sets flags of a frame that the caller holds; returns the word before.  Only pins of
+ * others, and ORPHAN, may change meanwhile. */
+static inline uint64_t frame_change(struct frame *f, uint64_t clear, uint64_t set)
 {
-        return atomic_load_explicit(&f->spared, memory_order_relaxed);
-}
-static inline void frame_set_spared(struct frame *f, uint32_t n)
-{
-        atomic_store_explicit(&f->spared, n, memory_order_relaxed);
+        uint64_t w = atomic_load_explicit(&f->word, memory_order_relaxed);
+
+        while (!atomic_compare_exchange_weak(&f->word, &w, (w & ~clear) | set))
+                ;
+        return w;
 }
 
 static inline uint32_t frame_word_epoch(uint64_t w) { return (uint32_t)(w >> FRAME_EPOCH_SHIFT); }

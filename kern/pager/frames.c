@@ -3,7 +3,7 @@
  * what others write only once a batch.
  *
  * A batch is a chain of free frames, named by the first.  The slot of a frame in it has the next
- * frame; in the first of a batch that is on a list it also has, above, how many they are.  spared
+ * frame; in the first of a batch that is on a list it also has, above, how many they are.  `below`
  * of the first is the batch below it on the list.  So batches move whole, whatever their length.
  *
  * [I] A list is one word: its first batch, and a tag that each change increments.  A vCPU reads
@@ -29,12 +29,20 @@ void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64
                 .notices = { .frames = frames, .pfn0 = pfn0 },
                 .spare_slot = SLOT_NONE,
         };
+
         atomic_init(&pg->nfree, nframes);
         for (unsigned i = 0; i < FREE_LISTS; i++)
                 atomic_init(&pg->list[i].head, NO_BATCH);
 
         pager_marks(pg, true);
         pager_share(pg, 2);
+
+        struct balance b;
+        balance_init(&b, frames_for_hands(pg));
+        for (size_t i = 0; i < BALANCE_WORDS; i++)
+                atomic_init(&pg->balance[i], ((uint32_t *)&b)[i]);
+        atomic_init(&pg->target, b.target);
+        atomic_init(&pg->now, pte_now(b.tick));
 }
 
 /* Room for a burst while the cleaner wakes up.  The reserve caches nothing, so it is a 32nd of the
@@ -67,11 +75,10 @@ void pager_marks(struct pager *pg, bool reserve)
 void pager_share(struct pager *pg, uint32_t vcpus)
 {
         uint32_t b = pg->nframes / (16 * (vcpus < 2 ? 2 : vcpus));
-        atomic_store_explicit(&pg->batch,
-                              b > FRAME_BATCH ? FRAME_BATCH
-                              : b < 2         ? 2
-                                              : b,
-                              memory_order_relaxed);
+
+        b = b > FRAME_BATCH ? FRAME_BATCH : b < 2 ? 2 : b;
+        atomic_store_explicit(&pg->batch, b, memory_order_relaxed);
+        atomic_store_explicit(&pg->stocked, vcpus * b / 2, memory_order_relaxed);
 }
 
 static uint32_t batch_size(struct pager *pg)
@@ -102,6 +109,11 @@ static uint64_t list_next(uint64_t head, frame_t first)
         return ((head >> 32) + 1) << 32 | first;
 }
 
+static frame_t list_below(const struct frame *f)
+{
+        return atomic_load_explicit(&f->below, memory_order_relaxed);
+}
+
 /* Gives a chain back, which is then empty.  Neighbours that are freed one after the other go to
  * several lists. */
 static void batch_give(struct pager *pg, struct frame_chain *c)
@@ -114,7 +126,7 @@ static void batch_give(struct pager *pg, struct frame_chain *c)
         /* Relaxed: other threads order nothing by the number. */
         atomic_fetch_add_explicit(&pg->nfree, c->n, memory_order_relaxed);
         do {
-                frame_set_spared(f, (frame_t)head);
+                atomic_store_explicit(&f->below, (frame_t)head, memory_order_relaxed);
                 /* Release: the vCPU that takes the batch sees its chain, and what is below. */
         } while (!atomic_compare_exchange_weak_explicit(list, &head, list_next(head, c->first),
                                                         memory_order_release,
@@ -134,7 +146,7 @@ static frame_t batch_take(struct pager *pg, _Atomic uint64_t *list)
                 if (first == NO_BATCH)
                         return NO_BATCH;
         } while (!atomic_compare_exchange_weak_explicit(
-                list, &head, list_next(head, frame_spared(&pg->frames[first])),
+                list, &head, list_next(head, list_below(&pg->frames[first])),
                 memory_order_acquire, memory_order_acquire));
         return first;
 }
@@ -198,10 +210,14 @@ bool frame_list_refill(struct pager *pg, struct frame_list *l, uint64_t *cnt)
 }
 
 /* A claimed frame that no entry names becomes a free one, on no list yet. */
-static void frame_reset(struct pager *pg, struct frame *f)
+static void frame_reset(struct pager *pg, struct frame_list *l, struct frame *f)
 {
-        if (atomic_load_explicit(&f->word, memory_order_relaxed) & FRAME_LOCKED)
+        uint64_t w = atomic_load_explicit(&f->word, memory_order_relaxed);
+
+        if (w & FRAME_LOCKED)
                 atomic_fetch_sub_explicit(&pg->locked, 1, memory_order_relaxed);
+        if (w & FRAME_HOT)
+                frames_hot(pg, l, -1);
         if (f->slot != SLOT_NONE)
                 env_slot_free(f->slot);
         f->slot = SLOT_NONE;
@@ -210,7 +226,7 @@ static void frame_reset(struct pager *pg, struct frame *f)
 
 void frame_free(struct pager *pg, struct frame_list *l, frame_t n)
 {
-        frame_reset(pg, &pg->frames[n]);
+        frame_reset(pg, l, &pg->frames[n]);
         if (l->free.n >= 2 * batch_size(pg))
                 spill(pg, l, batch_size(pg));
         chain_add(pg, &l->free, n);
@@ -218,17 +234,13 @@ void frame_free(struct pager *pg, struct frame_list *l, frame_t n)
 
 void frame_collect(struct pager *pg, frame_t n)
 {
-        frame_reset(pg, &pg->frames[n]);
-        chain_add(pg, &pg->freed, n);
-        if (pg->freed.n >= batch_size(pg))
+        frame_reset(pg, &pg->freed, &pg->frames[n]);
+        chain_add(pg, &pg->freed.free, n);
+        if (pg->freed.free.n >= batch_size(pg))
                 frames_give(pg);
 }
 
-void frames_give(struct pager *pg)
-{
-        if (pg->freed.n > 0)
-                batch_give(pg, &pg->freed);
-}
+void frames_give(struct pager *pg) { frame_list_drain(pg, &pg->freed); }
 
 void frames_take_back(struct pager *pg, struct frame_chain *stock) { batch_give(pg, stock); }
 
@@ -244,6 +256,7 @@ void frame_list_drain(struct pager *pg, struct frame_list *l)
 {
         if (l->free.n > 0)
                 batch_give(pg, &l->free);
+        frames_hot_told(pg, l);
 }
 
 void frame_discard(struct pager *pg, struct frame_list *l, frame_t n)

@@ -73,7 +73,6 @@ static inline frame_t frame_take(struct pager *pg, struct frame_list *l, uint64_
         l->free.first = (frame_t)f->slot;
         l->free.n--;
         f->slot = SLOT_NONE;
-        frame_set_spared(f, 0);
         atomic_store_explicit(&f->pte, NULL, memory_order_relaxed);
         /* Release: the hand, which looks at any frame, must not see RESIDENT before slot and pte
          * are reset. */
@@ -89,7 +88,7 @@ void frame_collect(struct pager *pg, frame_t f);
 void frames_give(struct pager *pg);
 /* Is a frame free that is in no stock? */
 bool frames_there(struct pager *pg);
-/* Gives back all of a vCPU's stock. */
+/* Gives back all of a vCPU's stock, and tells what it counted. */
 void frame_list_drain(struct pager *pg, struct frame_list *l);
 /* The same for a stock that the host has taken from a vCPU: of one frame at least. */
 void frames_take_back(struct pager *pg, struct frame_chain *stock);
@@ -106,19 +105,49 @@ static inline void frame_passed(struct pager *pg, frame_t n)
         atomic_store_explicit(&pg->passed[at % PASSED_FRAMES], n + 1, memory_order_relaxed);
 }
 
+/* The frames that the hands choose from: not those that are locked or, about, free. */
+static inline uint32_t frames_for_hands(const struct pager *pg)
+{
+        uint32_t others = atomic_load_explicit(&pg->locked, memory_order_relaxed) +
+                          atomic_load_explicit(&pg->high, memory_order_relaxed) +
+                          atomic_load_explicit(&pg->stocked, memory_order_relaxed);
+
+        return others < pg->nframes ? pg->nframes - others : 0;
+}
+
+/* Adds what l has to the common count of hot frames. */
+static inline void frames_hot_told(struct pager *pg, struct frame_list *l)
+{
+        if (l->hot != 0)
+                atomic_fetch_add_explicit(&pg->nhot, (uint32_t)l->hot, memory_order_relaxed);
+        l->hot = 0;
+}
+
+/* As many frames became hot, or, below 0, ceased to be.  l: of the vCPU; &pg->freed: of the
+ * cleaner. */
+static inline void frames_hot(struct pager *pg, struct frame_list *l, int32_t by)
+{
+        int32_t most = (int32_t)atomic_load_explicit(&pg->batch, memory_order_relaxed);
+
+        l->hot += by;
+        if (l->hot >= most || l->hot <= -most)
+                frames_hot_told(pg, l);
+}
+
 /* --- one page (transition.c) --- */
 /* NONE -> PRESENT with the claimed frame f, whose content is ready.  ad: PTE_A for a page the
  * program asked for, 0 for one it did not.  0, or -EAGAIN: the entry changed, f is still the
  * caller's. */
 int page_install(struct pager *pg, pte_slot_t *pte, frame_t f, pte_t keep, pte_t ad);
-/* REMOTE -> BUSY -> PRESENT.  p: the REMOTE value seen; f: a claimed frame.  0; ENV_POSTED: it is
- * BUSY(f), and will be PRESENT; -EAGAIN: the entry changed, f is still the caller's; else the far
- * tier failed: the entry is REMOTE again, f still the caller's. */
-int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f);
+/* REMOTE -> BUSY -> PRESENT.  p: the REMOTE value seen; f: a frame from frame_take().  0;
+ * ENV_POSTED: it is BUSY(f), and will be PRESENT; -EAGAIN: the entry changed, f is still the
+ * caller's; else the far tier failed: the entry is REMOTE again, f still the caller's. */
+int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f, uint64_t *cnt);
 /* REMOTE -> BUSY, and later PRESENT or, for a marker, HELD, or REMOTE again, by
- * page_prefetched().  p: the REMOTE value seen; f: a claimed frame.  False: the entry changed, f
+ * page_prefetched().  p and f: as for page_fetch().  False: the entry changed, f
  * is still the caller's. */
-bool page_prefetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f, bool marker);
+bool page_prefetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f, bool marker,
+                   uint64_t *cnt);
 /* REMOTE -> PART: until page_part_over() the slot stays as it is, and the caller reads bytes of it.
  * p: the REMOTE value seen, neither LOST nor WANTED: else threads that read parts of a page in
  * turns could keep it from a thread that needs all of it.  False: the entry changed. */
@@ -165,28 +194,32 @@ bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot);
 bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to);
 /* Sets or clears FRAME_LOCKED for a resident page.  True if that changed it.  Beyond half of the
  * frames no page is locked: all other pages need frames too. */
-bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked);
+bool page_set_locked(struct pager *pg, struct frame_list *l, pte_slot_t *pte, bool locked);
 /* The page will be used soon: if it is resident, the hand leaves it at its next visit. */
 void page_keep(const struct pager *pg, pte_slot_t *pte);
-/* Clears the page's use bits: the hand may evict it when it next passes. */
-void page_cool(struct pager *pg, pte_slot_t *pte);
+/* Clears the page's use bits, and it is hot no more: the hand may evict it when it next passes. */
+void page_cool(struct pager *pg, struct frame_list *l, pte_slot_t *pte);
 /* The page of an entry, wherever it is, has this priority from now on: PTE_HIGH, PTE_LOW or 0.  1;
  * 0: there is no page; -EAGAIN: it is being fetched, OUT *seen: the entry. */
 int page_set_priority(pte_slot_t *pte, pte_t priority, pte_t *seen);
 /* For a page that its program has used and will hardly use again: as page_cool(), and the cleaner
  * evicts it before others, unless it is used meanwhile.  True: the page was prefetched, and its use
  * was not told yet. */
-bool page_pass(struct pager *pg, pte_slot_t *pte);
+bool page_pass(struct pager *pg, struct frame_list *l, pte_slot_t *pte);
 
 /* --- eviction (clock.c) --- */
-struct clock_result { uint32_t freed, cleared, used, unflushed, unbegun, busy, ahead; };
-/* Cleaner only.  Completes finished writes, then advances the hand by up to n frames; stops early
- * when the write ring is full.  OUT freed: frames; cleared: A bits cleared; used: USED bits
- * cleared; unflushed: cold frames left because their flush is not over; unbegun: of these, because
- * it had not begun; busy: frames that were claimed, by a fetch or an operation on a range, which
- * will use them or free them.  [I] If nothing was freed and no write is under way, all flushes that
- * were missing have begun: the caller may wait for the last one. */
-struct clock_result clock_pass(struct pager *pg, uint32_t n, uint64_t *cnt);
+struct clock_result {
+        uint32_t freed, cleared, used, unflushed, unbegun, busy, ahead, passed, shown;
+};
+/* Cleaner only.  Completes finished writes, then advances the cold hand by n frames, and the hot
+ * one as far as it has to, or until `most` more are freed or are written; stops early when the
+ * write ring is full.  OUT freed: frames; cleared: A bits cleared; used: USED bits cleared, and
+ * pages that were left or became cold; passed, shown: frames that the cold hand and the hot one
+ * met; unflushed: cold frames left because their flush is not over; unbegun: of these, because it
+ * had not begun; busy: frames that were claimed, by a fetch or an operation on a range, which will
+ * use them or free them.  [I] If nothing was freed and no write is under way, all flushes that were
+ * missing have begun: the caller may wait for the last one. */
+struct clock_result clock_pass(struct pager *pg, uint32_t n, uint32_t most, uint64_t *cnt);
 /* Completes finished writes, and begins none: also for fork, during which no slot may be taken back
  * and no entry that is looked at may change.  Returns how many frames were freed. */
 uint32_t clock_complete(struct pager *pg, uint64_t *cnt);

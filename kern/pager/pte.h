@@ -9,18 +9,20 @@
  *              which is not far memory
  *   HELD       frame in 12..51: resident, but the program may not touch it (PROT_NONE), or, with
  *              ACCESS, a touch is to be a fault (a marker)
- *   REMOTE     slot in 12..51: the content is in that slot of the far tiers; with LOST it could not
- *              be read back: an access is SIGBUS, as after an uncorrectable error of memory
+ *   REMOTE     slot in 12..41: the content is in that slot of the far tiers; with LOST it could not
+ *              be read back: an access is SIGBUS, as after an uncorrectable error of memory.  The
+ *              stamp says when the page was evicted (TICK, 0: that is not known), and whether it
+ *              WAS hot (balance.h)
  *   BUSY       frame in 12..51, WAITERS: being fetched; other vCPUs wait for the entry to change
- *   PART       slot in 12..51, WAITERS: bytes of the slot are being read, and the page stays far;
+ *   PART       slot and stamp, WAITERS: bytes of the slot are being read, and the page stays far;
  *              other vCPUs wait likewise.  A vCPU that waits for the whole page sets WANTED, which
  *              stays in REMOTE: the next vCPU that reads the page brings it in
  *
- *   63 62..58 57   56   55     54      53    52      51..12     11..9  8 7 6 5 4 3 2      1 0
- *   NX  0     LOW  HIGH WANTED CHARGED PREF  WAITERS frame/slot state  G 0 D A 0 0 ACCESS W P
- *                                      LOST  FRESH
+ *   63 62..59 58   57   56   55     54      53    52      51..42 41..12  11..9  8 7 6 5 4 3 2  1 0
+ *   NX  0     WAS  LOW  HIGH WANTED CHARGED PREF  WAITERS TICK   slot    state  G 0 D A 0 0 U  W P
+ *                                           LOST  FRESH   51..12: frame
  *
- * W, NX, ACCESS (the hardware's U bit, set where the program may access), CHARGED (this page was
+ * W, NX, ACCESS (U, the hardware's bit, set where the program may access), CHARGED (this page was
  * charged against the commit limit at its first touch, not with its VMA), HIGH and LOW (the
  * priority that the program gave the page) keep their place in all states.  So protection and
  * charge travel with the page, and a fault on REMOTE needs no VMA.  Not-present forms keep bits 5,
@@ -56,7 +58,12 @@ typedef _Atomic uint64_t pte_slot_t;    /* a place in a page table */
 #define PTE_HIGH    (1ull << 56)        /* the hand leaves it more often, */
 #define PTE_LOW     (1ull << 57)        /* or less (clock.c) */
 #define PTE_PRIORITY (PTE_HIGH | PTE_LOW)
+#define PTE_WAS     (1ull << 58)        /* of REMOTE and PART: see above */
 #define PTE_NUM     0x000ffffffffff000ull
+#define PTE_SLOT    0x000003fffffff000ull
+#define PTE_TICK_SHIFT 42
+#define PTE_TICK    (0x3ffull << PTE_TICK_SHIFT)
+#define PTE_STAMP   (PTE_TICK | PTE_WAS)
 #define PTE_PROT    (PTE_W | PTE_ACCESS | PTE_NX)
 /* Bits that travel with a page through all states. */
 #define PTE_KEEP    (PTE_PROT | PTE_CHARGED | PTE_PRIORITY)
@@ -109,8 +116,22 @@ static inline pte_t pte_prot(bool read, bool write, bool exec)
         return (read || write || exec ? PTE_ACCESS : 0) | (write ? PTE_W : 0) | (exec ? 0 : PTE_NX);
 }
 
-/* Page frame number, or slot. */
+/* The page frame number, of a state that has a frame or a page of the arena; the slot, and what the
+ * stamp says, of REMOTE and PART. */
 static inline uint64_t pte_num(pte_t p) { return (p & PTE_NUM) >> 12; }
+static inline uint64_t pte_slot(pte_t p) { return (p & PTE_SLOT) >> 12; }
+static inline uint32_t pte_tick(pte_t p) { return (uint32_t)(p >> PTE_TICK_SHIFT) & 0x3ff; }
+static inline bool pte_was_hot(pte_t p) { return p & PTE_WAS; }
+/* A tick as far entries are compared with it: the bits below are set, so none is borrowed. */
+static inline uint64_t pte_now(uint32_t tick)
+{
+        return (((uint64_t)tick + 1) << PTE_TICK_SHIFT) - 1;
+}
+/* How many ticks ago the page was evicted, modulo 1024. */
+static inline uint32_t pte_lag(uint64_t now, pte_t p)
+{
+        return (uint32_t)((now - p) >> PTE_TICK_SHIFT) & 0x3ff;
+}
 
 /* pfn: guest-physical page frame number.  keep: PTE_KEEP bits. */
 static inline pte_t pte_make_present(uint64_t pfn, pte_t keep, pte_t ad)
@@ -123,6 +144,7 @@ static inline pte_t pte_make_arena(uint64_t pfn, pte_t keep)
         return pfn << 12 | keep | PTE_ST_ARENA | PTE_A | PTE_P;
 }
 
+/* keep: PTE_KEEP, and PTE_STAMP; so with PART. */
 static inline pte_t pte_make_remote(uint64_t slot, pte_t keep)
 {
         return slot << 12 | keep | PTE_ST_REMOTE;

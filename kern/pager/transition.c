@@ -35,29 +35,51 @@ static __attribute__((cold, noinline)) void wake(struct pager *pg, frame_t n, pt
         env_wake_pte(pte);
 }
 
-int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n)
+/* If the page of the far entry p comes back soon, says so in the frame, which nobody else may
+ * change yet.  Returns the ticks that it was away, below LAGS if it does. */
+static inline uint32_t note_back(const struct pager *pg, struct frame *f, pte_t p)
+{
+        uint32_t lag = pte_lag(atomic_load_explicit(&pg->now, memory_order_relaxed), p);
+
+        if (lag < LAGS)
+                atomic_store_explicit(&f->word, FRAME_RESIDENT | FRAME_CLAIMED | FRAME_BACK,
+                                      memory_order_relaxed);
+        return lag;
+}
+
+static inline void count_back(uint64_t *cnt, pte_t p, uint32_t lag)
+{
+        if (lag < LAGS)
+                cnt[CNT_BACK_COLD + (pte_was_hot(p) ? LAGS : 0) + lag]++;
+}
+
+int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n, uint64_t *cnt)
 {
         struct frame *f = &pg->frames[n];
+        uint32_t lag = note_back(pg, f, p);
 
-        f->slot = pte_num(p);           /* the page is clean as long as D and DIRTY stay clear */
+        f->slot = pte_slot(p);          /* the page is clean as long as D and DIRTY stay clear */
         atomic_store_explicit(&f->pte, pte, memory_order_relaxed);
         /* Release: page_fetched() finds the record. */
         if (!atomic_compare_exchange_strong(pte, &p, pte_make_busy(pg->pfn0 + n, p & PTE_KEEP))) {
                 f->slot = SLOT_NONE;
                 return -EAGAIN;
         }
+        count_back(cnt, p, lag);
         int err = env_slot_read(f->slot, n, pte);
         if (err != ENV_POSTED && page_fetched(f, pg->pfn0 + n, PTE_P | PTE_A, err))
                 wake(pg, n, pte);
         return err;
 }
 
-bool page_prefetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n, bool marker)
+bool page_prefetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n, bool marker,
+                   uint64_t *cnt)
 {
         struct frame *f = &pg->frames[n];
+        uint32_t lag = note_back(pg, f, p);
         pte_t busy = pte_make_busy(pg->pfn0 + n, p & PTE_KEEP) | PTE_PREF;
 
-        f->slot = pte_num(p);
+        f->slot = pte_slot(p);
         atomic_store_explicit(&f->pte, pte, memory_order_relaxed);
         /* Release: the thread that ends the fetch finds the record.  The entry is its own proof:
          * whatever happened meanwhile, if the entry is REMOTE with this slot, the slot holds the
@@ -66,13 +88,16 @@ bool page_prefetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n, bool m
                 f->slot = SLOT_NONE;
                 return false;
         }
+        count_back(cnt, p, lag);
         env_slot_prefetch(f->slot, n, pte, marker);
         return true;
 }
 
 bool page_part(pte_slot_t *pte, pte_t p)
 {
-        return atomic_compare_exchange_strong(pte, &p, pte_make_part(pte_num(p), p & PTE_KEEP));
+        pte_t keep = p & (PTE_KEEP | PTE_STAMP);
+
+        return atomic_compare_exchange_strong(pte, &p, pte_make_part(pte_slot(p), keep));
 }
 
 void page_part_over(pte_slot_t *pte, int err)
@@ -83,8 +108,8 @@ void page_part_over(pte_slot_t *pte, int err)
          * Release: a thread that then frees the slot, or writes to it, does so after this vCPU's
          * read of it. */
         do {
-                keep = (p & (PTE_KEEP | PTE_WANTED)) | (err ? PTE_LOST : 0);
-        } while (!atomic_compare_exchange_weak(pte, &p, pte_make_remote(pte_num(p), keep)));
+                keep = (p & (PTE_KEEP | PTE_STAMP | PTE_WANTED)) | (err ? PTE_LOST : 0);
+        } while (!atomic_compare_exchange_weak(pte, &p, pte_make_remote(pte_slot(p), keep)));
         if (p & PTE_WAITERS)
                 env_wake_pte(pte);
 }
@@ -163,7 +188,7 @@ frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old)
         *old = p;
         switch (pte_kind(p)) {
         case PTE_REMOTE:
-                env_slot_free(pte_num(p));
+                env_slot_free(pte_slot(p));
                 return FRAME_NONE;
         case PTE_PRESENT:
         case PTE_HELD:
@@ -375,14 +400,17 @@ bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to)
 }
 
 /* Locks a pinned frame if the limit allows.  True: the frame was not locked, and now is. */
-static bool lock_frame(struct pager *pg, struct frame *f)
+static bool lock_frame(struct pager *pg, struct frame_list *l, struct frame *f)
 {
         if (atomic_load(&f->word) & FRAME_LOCKED)
                 return false;
         bool may = atomic_fetch_add_explicit(&pg->locked, 1, memory_order_relaxed) <
                    pg->nframes / 2;
 
-        if (may && !(atomic_fetch_or(&f->word, FRAME_LOCKED) & FRAME_LOCKED))
+        uint64_t w = may ? frame_change(f, FRAME_HOT, FRAME_LOCKED) : 0;
+        if (w & FRAME_HOT)              /* locked frames have a count of their own */
+                frames_hot(pg, l, -1);
+        if (may && !(w & FRAME_LOCKED))
                 return true;
         atomic_fetch_sub_explicit(&pg->locked, 1, memory_order_relaxed);
         return false;
@@ -396,7 +424,7 @@ static bool unlock_frame(struct pager *pg, struct frame *f)
         return true;
 }
 
-bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked)
+bool page_set_locked(struct pager *pg, struct frame_list *l, pte_slot_t *pte, bool locked)
 {
         for (;;) {
                 pte_t p = atomic_load(pte);
@@ -407,22 +435,24 @@ bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked)
                         continue;
                 /* While the frame is pinned, an entry that names it keeps naming it. */
                 bool same = still_names(pte, p);
-                bool changed = same && (locked ? lock_frame(pg, f) : unlock_frame(pg, f));
+                bool changed = same && (locked ? lock_frame(pg, l, f) : unlock_frame(pg, f));
                 frame_unpin(f, false);
                 if (same)
                         return changed;
         }
 }
 
-/* As the hand does at its first visit (clock.c), but under a pin instead of a claim.  If the frame
- * belongs to another page by now, that page loses no more than a hint.  p: the entry. */
-static bool cool(struct pager *pg, pte_slot_t *pte, pte_t p)
+/* As the hands do (clock.c), but under a pin instead of a claim: the frame is cold then.  If it
+ * belongs to another page by now, that page loses no more than a hint.  p: the entry; set: a flag
+ * of the frame. */
+static bool cool(struct pager *pg, struct frame_list *l, pte_slot_t *pte, pte_t p, uint64_t set)
 {
         struct frame *f = &pg->frames[frame_of(pg, p)];
         bool cooled = (p & PTE_A) && atomic_compare_exchange_strong(
                                              pte, &p, p & ~(PTE_A | PTE_PREF | PTE_FRESH));
 
-        atomic_fetch_and(&f->word, ~FRAME_USED);
+        if (frame_change(f, FRAME_USED | FRAME_HOT, set) & FRAME_HOT)
+                frames_hot(pg, l, -1);
         if (cooled)
                 frame_stamp(f);
         frame_unpin(f, false);
@@ -443,17 +473,17 @@ void page_keep(const struct pager *pg, pte_slot_t *pte)
                 atomic_compare_exchange_strong(&f->word, &w, w | FRAME_USED);
 }
 
-void page_cool(struct pager *pg, pte_slot_t *pte)
+void page_cool(struct pager *pg, struct frame_list *l, pte_slot_t *pte)
 {
         pte_t p = atomic_load(pte);
 
         if (pte_kind(p) != PTE_PRESENT)
                 return;
         struct frame *f = &pg->frames[frame_of(pg, p)];
-        if (!(p & PTE_A) && !(atomic_load(&f->word) & FRAME_USED))
+        if (!(p & PTE_A) && !(atomic_load(&f->word) & (FRAME_USED | FRAME_HOT)))
                 return;
         if (pin_wait(f, pte, p))
-                cool(pg, pte, p);
+                cool(pg, l, pte, p, 0);
 }
 
 int page_set_priority(pte_slot_t *pte, pte_t priority, pte_t *seen)
@@ -473,7 +503,7 @@ int page_set_priority(pte_slot_t *pte, pte_t priority, pte_t *seen)
         }
 }
 
-bool page_pass(struct pager *pg, pte_slot_t *pte)
+bool page_pass(struct pager *pg, struct frame_list *l, pte_slot_t *pte)
 {
         pte_t p = atomic_load(pte);
 
@@ -487,7 +517,7 @@ bool page_pass(struct pager *pg, pte_slot_t *pte)
         if (!frame_word_open(w) || (w & (FRAME_PINS | FRAME_USED | FRAME_LOCKED)) ||
             !atomic_compare_exchange_strong(&f->word, &w, w + 1))
                 return false;
-        if (!cool(pg, pte, p))
+        if (!cool(pg, l, pte, p, FRAME_PASSED))
                 return false;
         frame_passed(pg, frame_of(pg, p));
         return (p & PTE_PREF) && !pg->blind;

@@ -6,6 +6,7 @@
 
 #include "abi_stats.h"
 #include "base/charge.h"
+#include "base/kern.h"
 #include "base/state.h"
 #include "pager/pager.h"
 #include "space/vma.h"
@@ -65,7 +66,7 @@ static inline enum outcome install(const struct fault *f, pte_slot_t *pte, frame
                 return RETRY;
         }
         if (f->vma.flags & VMA_LOCKED)
-                page_set_locked(&pager, pte, true);
+                page_set_locked(&pager, &vcpu_self.frames, pte, true);
         return DONE;
 }
 

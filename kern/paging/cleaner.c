@@ -8,17 +8,22 @@
 #include "base/exit.h"
 #include "base/flush.h"
 #include "base/kern.h"
+#include "base/page.h"
 #include "base/state.h"
 #include "far/slots.h"
 #include "far/timed.h"
 #include "pager/pager.h"
 #include "paging/cleaner.h"
 
-/* Frames that the hand passes before waiters hear of those it freed. */
-static uint32_t pass_size(void)
+/* Frames that a pass frees at most, and those that the cold hand meets meanwhile, before waiters
+ * hear of it. */
+#define PASS_FRAMES 256
+#define PASS_VISITS 4096
+
+static uint32_t pass_visits(void)
 {
-        uint32_t n = pager.nframes / 8;
-        return n > 256 ? 256 : n;
+        uint32_t n = pager.nframes / 4;
+        return n > PASS_VISITS ? PASS_VISITS : n;
 }
 
 void cleaner_wake(void)
@@ -44,6 +49,9 @@ static bool has_less_than(uint32_t mark)
 {
         return atomic_load_explicit(&pager.nfree, memory_order_relaxed) < mark;
 }
+
+/* nfree counts a batch that is on its way to a list or from it, too. */
+static bool has_free(void) { return !has_less_than(1); }
 
 static void wake_if_low(void)
 {
@@ -134,9 +142,9 @@ int frames_wait(void)
 }
 
 /*
- * When the cleaner gives up, and how a vCPU in frames_wait() learns of it.  A turn: the hand has
- * passed nframes frames, and all flushes are complete.  "only hot": the turn met used pages, and
- * none that could not be written.
+ * When the cleaner gives up, and how a vCPU in frames_wait() learns of it.  A turn: the cold hand
+ * has passed nframes frames, the hot hand twice as many, and all flushes are complete.  "only hot":
+ * the turn met used pages, and none that could not be written.
  *
  *   event                                 fruitless turns  starved         the waiter
  *   a pass frees a frame                  0                0               woken; takes it
@@ -144,46 +152,69 @@ int frames_wait(void)
  *   the first waiter arrives              0                same            sleeps
  *   a turn ends, waiter, only hot         0                same            sleeps
  *   a turn ends, waiter, busy frames      same             same            sleeps
- *   a turn ends, waiter, frames in stock  same             same            woken
+ *   a turn ends, waiter, frames free or   same             same            woken
+ *     in stock
  *   a turn ends otherwise                 + 1              same            sleeps
  *   FRUITLESS_TURNS, waiter               gives up         frames_seq + 1  woken: -ENOMEM
  *   FRUITLESS_TURNS, no waiter            gives up         same            -
  *
  * Pages that are only hot are no reason to fail a waiter: the vCPUs that keep them hot continue.
  * Busy frames are none either: an operation on a large range holds up to all frames until all TLBs
- * are flushed.  Frames that other vCPUs have in stock are taken back first.  Turns before the
- * waiter arrived do not count: it may itself have kept pages hot.
+ * are flushed.  Frames that other vCPUs have in stock are taken back first.  A vCPU gives frames
+ * back without waking a waiter, and another vCPU may take them before the waiter looks: so a turn
+ * in which some are free does not count.  Turns before the waiter arrived do not count: it may
+ * itself have kept pages hot.
  * `starved` is the frames_seq to which the wake-up moves, so a waiter believes it only if it is
  * newer than the frames_seq it read before it slept, and only while there is no free frame.
  */
 #define FRUITLESS_TURNS 4
 
-struct turn { uint32_t passed, hot, busy, fruitless; uint64_t unwritable; bool waited_for; };
+struct turn {
+        uint32_t passed, shown, hot, busy, fruitless;
+        uint64_t unwritable;
+        bool waited_for;
+};
+
+/* A hot page is evicted after two visits of the hot hand and one of the cold hand. */
+static bool is_over(const struct turn *t)
+{
+        return t->passed >= pager.nframes && t->shown >= 2 * pager.nframes;
+}
 
 /* Counts a pass that freed nothing.  True: give up. */
-static bool fruitless(struct turn *t, uint32_t n, const struct clock_result *r)
+static bool fruitless(struct turn *t, const struct clock_result *r)
 {
         bool waited_for = atomic_load(&control.frames_waiters) > 0;
         if (waited_for && !t->waited_for)
                 *t = (struct turn){ .unwritable = pager.unwritable };
         t->waited_for = waited_for;
-        t->passed += n;
+        t->passed += r->passed;
+        t->shown += r->shown;
         t->hot += r->cleared + r->used;
         t->busy += r->busy;
-        if (t->passed < pager.nframes)
+        if (!is_over(t))
                 return false;
         bool only_hot = t->hot > 0 && t->unwritable == pager.unwritable;
         if (waited_for && only_hot) {
                 t->fruitless = 0;
-        } else if (waited_for && (take_stocks() || t->busy)) {
+        } else if (waited_for && (take_stocks() || has_free() || t->busy)) {
                 wake_waiters();
                 vmexit(EXIT_YIELD, 0, 0, 0);    /* the vCPU that holds them may not be running */
         } else {
                 t->fruitless++;
         }
-        t->passed = t->hot = t->busy = 0;
+        t->passed = t->shown = t->hot = t->busy = 0;
         t->unwritable = pager.unwritable;
         return t->fruitless >= FRUITLESS_TURNS;
+}
+
+/* Frames that the hands have to free, beside those whose writes are under way. */
+static uint32_t missing(void)
+{
+        uint32_t coming = atomic_load_explicit(&pager.nfree, memory_order_relaxed) + pager.writing;
+        uint32_t high = atomic_load_explicit(&pager.high, memory_order_relaxed);
+
+        return coming < high ? high - coming : 0;
 }
 
 static bool to_hold_still(void) { return atomic_load(&control.service_hold); }
@@ -195,13 +226,13 @@ static bool stock_up(void)
 
         while (atomic_load_explicit(&pager.nfree, memory_order_relaxed) < pager.high &&
                !to_hold_still()) {
-                uint32_t n = pass_size();
                 /* completes prefetches that no vCPU polls for; until then they hold frames */
                 timed_poll();
                 /* Enough writes are under way: wait for one first. */
-                if (!env_slot_write_room() || pager.writing >= pager.high)
+                if (!env_slot_write_room() || missing() == 0)
                         slots_write_wait();
-                struct clock_result r = clock_pass(&pager, n, counters());
+                uint32_t most = (uint32_t)lower(missing(), PASS_FRAMES);
+                struct clock_result r = clock_pass(&pager, pass_visits(), most, counters());
 
                 if (r.freed) {
                         turn = (struct turn){ .unwritable = pager.unwritable };
@@ -216,7 +247,7 @@ static bool stock_up(void)
                         slots_write_wait();
                         continue;
                 }
-                if (fruitless(&turn, n, &r)) {
+                if (fruitless(&turn, &r)) {
                         if (turn.waited_for)
                                 atomic_store(&control.starved,
                                              atomic_load(&control.frames_seq) + 1);

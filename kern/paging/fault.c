@@ -103,7 +103,7 @@ static __attribute__((cold, noinline)) enum outcome fetch_timed(struct fault *f,
                                                                 pte_t p, frame_t n)
 {
         f->asked = cpu_tsc();
-        int err = page_fetch(&pager, pte, p, n);
+        int err = page_fetch(&pager, pte, p, n, counters());
         if (err == 0)
                 came(f, true);
         return begun(f, pte, p, n, err);
@@ -119,7 +119,7 @@ static inline __attribute__((always_inline)) enum outcome fetch(struct fault *f,
         if (__builtin_expect(fetch_sampled(), 0))
                 return fetch_timed(f, pte, p, n);
         f->asked = 0;
-        return begun(f, pte, p, n, page_fetch(&pager, pte, p, n));
+        return begun(f, pte, p, n, page_fetch(&pager, pte, p, n, counters()));
 }
 
 /* Where pages are touched for the first time one after the other, fills as many pages again with

@@ -133,7 +133,7 @@ static int try_part(struct part *c)
         pt_unpublish();
 
         if (taken)
-                return read_far(c, pte, pte_num(p));
+                return read_far(c, pte, pte_slot(p));
         if (n != FRAME_NONE)
                 return read_here(c, n);
         if (zero)

@@ -82,7 +82,7 @@ static pte_slot_t *far_entry(struct walk *w, uint64_t addr, pte_t *p)
 
         *p = pte ? atomic_load_explicit(pte, memory_order_acquire) : 0;
         return pte_kind(*p) == PTE_REMOTE && !(*p & PTE_LOST) && (*p & PTE_ACCESS) &&
-                               env_slot_posted(pte_num(*p))
+                               env_slot_posted(pte_slot(*p))
                        ? pte
                        : NULL;
 }
@@ -100,7 +100,7 @@ static bool ask(pte_slot_t *pte, pte_t p, bool marker, uint32_t *asked)
 
         if (n == FRAME_NONE)
                 return false;
-        if (page_prefetch(&pager, pte, p, n, marker))
+        if (page_prefetch(&pager, pte, p, n, marker, counters()))
                 ++*asked;
         else
                 frame_free(&pager, &vcpu_self.frames, n);
@@ -169,7 +169,7 @@ static void drop_behind(struct walk *w, const struct lookahead_batch *b)
 
         for (uint32_t i = 0; i < b->npassed; i++, addr += (uint64_t)b->stride * PAGE_SIZE) {
                 pte_slot_t *pte = walk_to(w, addr);
-                if (pte && page_pass(&pager, pte))
+                if (pte && page_pass(&pager, &vcpu_self.frames, pte))
                         count(CNT_PREFETCH_HITS);
         }
 }

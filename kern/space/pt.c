@@ -154,7 +154,7 @@ uint64_t pt_count_arena(uint64_t start, uint64_t end)
 void pt_cool(uint64_t start, uint64_t end)
 {
         for_each_entry(pte, addr, start, end)
-                page_cool(&pager, pte);
+                page_cool(&pager, &vcpu_self.frames, pte);
 }
 
 uint64_t pt_set_locked(uint64_t start, uint64_t end, bool locked)
@@ -162,6 +162,6 @@ uint64_t pt_set_locked(uint64_t start, uint64_t end, bool locked)
         uint64_t changed = 0;
 
         for_each_entry(pte, addr, start, end)
-                changed += page_set_locked(&pager, pte, locked);
+                changed += page_set_locked(&pager, &vcpu_self.frames, pte, locked);
         return changed;
 }

@@ -73,6 +73,10 @@ void footprint_stats(struct stats *s)
         static const struct stats_kind
                 cache = BYTES(cache, NULL, "Size of the cache"),
                 filled = BYTES(cache_used, "cache in use", "Frames of the cache in use"),
+                hot = BYTES(cache_hot, "of it hot", "Frames of the cache with pages that are hot"),
+                cold = BYTES(cache_to_be_cold, "to be cold",
+                             "Frames of the cache that are to have pages that are not hot, at "
+                             "least"),
                 metadata = BYTES(metadata, "bookkeeping of the VM",
                                  "Bookkeeping of the virtual machine that is in memory"),
                 far = BYTES(far, NULL, "What all nodes together can hold"),
@@ -95,6 +99,8 @@ void footprint_stats(struct stats *s)
         arena_usage(&used, &backed);
         stats_count(s, &cache, NULL, cached);
         stats_count(s, &filled, NULL, counters_cache_used() * PAGE_SIZE);
+        stats_count(s, &hot, NULL, counters_frames_hot() * PAGE_SIZE);
+        stats_count(s, &cold, NULL, counters_frames_to_be_cold() * PAGE_SIZE);
         stats_count(s, &metadata, NULL, metadata_bytes());
         stats_count(s, &far, NULL, CONTROL->far_pages * PAGE_SIZE);
         stats_count(s, &leased, NULL, far_leased_pages() * PAGE_SIZE);

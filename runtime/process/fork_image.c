@@ -75,7 +75,7 @@ static int share(struct tree *tree, const struct tree_child *child, const struct
 
         for (size_t i = 0; i < n; i++)
                 if (!by_content(&p[i]))
-                        slot[k++] = pte_num(p[i].pte);
+                        slot[k++] = pte_slot(p[i].pte);
         return tree_share(tree, child->number, slot, k);
 }
 

@@ -35,6 +35,14 @@ static const struct stats_kind counter_kinds[CNT_COUNT] = {
                                   "Times a thread slept because no frame was free"),
         [CNT_DIRECT_RECLAIM] = COUNT(direct_reclaim, "evicted by a faulting thread",
                                      "Of the evicted pages, those that a faulting thread evicted"),
+        [CNT_EVICTED_PASSED] = COUNT(evicted_passed, "evicted behind streams",
+                                     "Of the evicted pages, those that streams had passed, or of "
+                                     "low priority"),
+        [CNT_GONE_COLD] = COUNT(gone_cold, NULL,
+                                "Pages to far memory that the hands evicted, never hot or long "
+                                "since"),
+        [CNT_GONE_HOT] = COUNT(gone_hot, NULL,
+                               "Pages to far memory that the hands evicted, hot until then"),
         [CNT_FLUSHES] = COUNT(flushes, "TLB flushes", "TLB flushes, one for each vCPU"),
         [CNT_BEGUN_HAND] = COUNT(flushes_hand, NULL,
                                  "Flushes of all TLBs begun for pages that the hand found unused"),
@@ -71,7 +79,8 @@ static const struct stats_kind counter_kinds[CNT_COUNT] = {
                                      "System calls that needed no exit of their own"),
         [CNT_SYSCALLS_FORWARDED] = COUNT(syscalls_forwarded, "system calls of the host",
                                          "System calls that the host made"),
-        [CNT_SCANNED] = COUNT(scanned, NULL, "Frames that the CLOCK hand passed"),
+        [CNT_SCANNED] = COUNT(scanned, NULL, "Frames that the cold hand of CLOCK met"),
+        [CNT_SHOWN] = COUNT(shown, NULL, "Frames that the hot hand of CLOCK met"),
         /* exits.% has more */
         [CNT_EXITS] = { .key = "count.exits", .type = STATS_COUNTER,
                         .help = "Exits by which kern asked for something" },
@@ -217,18 +226,22 @@ static void add_counters(struct stats *s)
         }, all = {
                 .key = "evicted", .type = STATS_COUNTER,
                 .help = "Pages that left the cache for others",
-        }, doorbells = {
+        }, back_cold = COUNT(back_cold, NULL, "Pages that came back soon, and had left cold"),
+        back_hot = COUNT(back_hot, NULL, "Pages that came back soon, and had left hot"),
+        doorbells = {
                 .key = "doorbells_per_64_evictions", .type = STATS_RATIO,
                 .help = "Times the cleaner was woken for 64 evictions",
         };
         uint64_t evicted = total.counter[CNT_EVICTED_CLEAN] + total.counter[CNT_EVICTED_DIRTY];
 
-        for (unsigned i = 0; i < CNT_COUNT; i++)
+        for (unsigned i = 0; i < CNT_BACK_COLD; i++)
                 if (counter_kinds[i].key)
                         stats_count(s, &counter_kinds[i], NULL, total.counter[i]);
                 else
                         stats_numbered(s, &other, i, total.counter[i]);
         stats_count(s, &all, NULL, evicted);
+        stats_count(s, &back_cold, NULL, sum(&total.counter[CNT_BACK_COLD], LAGS));
+        stats_count(s, &back_hot, NULL, sum(&total.counter[CNT_BACK_HOT], LAGS));
         stats_ratio(s, &doorbells, 64, total.counter[CNT_DOORBELLS], evicted);
 }
 
@@ -287,13 +300,32 @@ const uint64_t *counters_latency(enum latency kind, uint64_t *ticks)
         return total.hist[kind];
 }
 
+/* At most `most`: the program may have written there, in kern's image. */
+static uint64_t kern_frames(enum kern_frames which, uint64_t most)
+{
+        uint64_t at = CONTROL->frames_of[which];
+
+        if (at - WINDOW >= CONTROL_OFF - sizeof(uint32_t) || at % sizeof(uint32_t))
+                return most;
+        uint32_t n = atomic_load_explicit((_Atomic uint32_t *)at, memory_order_relaxed);
+        return n < most ? n : most;
+}
+
 uint64_t counters_cache_used(void)
 {
-        uint64_t at = CONTROL->free_frames, all = CONTROL->nframes;
+        return CONTROL->nframes - kern_frames(FRAMES_FREE, CONTROL->nframes);
+}
 
-        /* In kern's image; the program may have written there. */
-        if (at - WINDOW >= CONTROL_OFF - sizeof(uint32_t) || at % sizeof(uint32_t))
-                return 0;
-        uint32_t nfree = atomic_load_explicit((_Atomic uint32_t *)at, memory_order_relaxed);
-        return nfree < all ? all - nfree : 0;
+/* Below 0 where a vCPU has told of frames that ceased to be hot, and another has not yet told of as
+ * many that became so. */
+uint64_t counters_frames_hot(void)
+{
+        uint64_t hot = kern_frames(FRAMES_HOT, UINT32_MAX);
+
+        return hot <= CONTROL->nframes ? hot : 0;
+}
+
+uint64_t counters_frames_to_be_cold(void)
+{
+        return kern_frames(FRAMES_TO_BE_COLD, CONTROL->nframes);
 }

@@ -23,5 +23,8 @@ uint64_t counters_value(enum vcpu_counter c);
 const uint64_t *counters_latency(enum latency kind, uint64_t *ticks);
 /* Frames of the cache that are in use, or in the reserve of a vCPU. */
 uint64_t counters_cache_used(void);
+/* Frames that are hot, about, and those that are to be cold, at least (kern/pager/clock.c). */
+uint64_t counters_frames_hot(void);
+uint64_t counters_frames_to_be_cold(void);
 
 #endif

@@ -34,7 +34,7 @@ counted=0
 part() {
     local pattern
     for pattern; do
-        find "$tree/kern" "$tree/runtime" "$tree/common" "$tree/memnode" -path "*/$pattern"
+        find "$tree/kern" "$tree/runtime" "$tree/include" "$tree/common" "$tree/memnode" -path "*/$pattern"
     done
 }
 

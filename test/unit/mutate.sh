@@ -17,54 +17,53 @@ mutant pager/pager.h "stamps the flush that has begun" \
 mutant pager/pager.h "an earlier stamp replaces a later one" \
     '/^static inline void frame_stamp/,/^}/s/while \(env_flush_next\(\) != next\)/while (0)/'
 mutant pager/clock.c "stamps before it clears A" '
-    /^static void second_chance/,/^}/{
+    /^INLINE bool clear_use/,/^}/{
         s/^(        pte_slot_t \*pte = entry_of.*)$/\1\n        frame_stamp(f);/
         s/frame_stamp\(f\);$/&/
         /^                frame_stamp/d
         /^        if \(cleared\)/d
     }'
-mutant pager/clock.c "evicts a page whose A is set" \
-    's/^(static bool is_cold.*return ).*/\1p | 1; }/'
-mutant pager/clock.c "taking off does not look at the epoch" \
-    '/^static bool take_off/,/^}/s/ && frame_flushed\(w\)//'
-mutant pager/clock.c "taking off does not look at D" \
-    '/^static bool take_off/,/^}/s/ && !\(p & PTE_D\)//'
-mutant pager/clock.c "eviction ignores D" '
+mutant pager/evict.h "evicts a page whose A is set" \
+    's/^(static inline bool is_cold.*return ).*/\1p | 1; }/'
+mutant pager/evict.c "taking off does not look at the epoch" \
+    '/bool take_off\(/,/^}/s/frame_flushed\(w\) && //'
+mutant pager/evict.c "taking off does not look at D" \
+    '/bool take_off\(/,/^}/s/ && !\(p & PTE_D\)//'
+mutant pager/evict.c "eviction ignores D" '
     /^static .* try_evict\(/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(w \& FRAME_DIRTY)/
-    /^static bool take_off/,/^}/s/ && !\(p & PTE_D\)//'
-mutant pager/clock.c "eviction ignores the software-dirty bit" '
+    /bool take_off\(/,/^}/s/ && !\(p & PTE_D\)//'
+mutant pager/evict.c "eviction ignores the software-dirty bit" '
     /^static .* try_evict\(/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(p \& PTE_D)/
-    /^static bool take_off/,/^}/s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_LOCKED/'
-mutant pager/clock.c "clears D without looking at A" '
+    /bool take_off\(/,/^}/s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_LOCKED/'
+mutant pager/evict.c "clears D without looking at A" '
     /^static int write_back/,/^}/{
         /\(p & PTE_D\) && !atomic/s/compare_exchange_strong\(.*\)\) \{/fetch_and(pte, ~PTE_D)) {/
     }'
-mutant pager/clock.c "clearing USED overwrites the word" '
-    /^static void second_chance/,/^}/{
-        s/atomic_fetch_and\(&f->word, .*$/atomic_store(\&f->word, w \& ~FRAME_USED);/
+mutant pager/frame.h "flags are changed without looking again" '
+    /^static inline uint64_t frame_change/,/^}/{
+        s/while \(!atomic_compare_exchange_weak\((&f->word), &w, (.*)\)\)/for (atomic_store(\1, \2); 0; )/
     }'
-mutant pager/clock.c "a failed write leaves the page clean" \
+mutant pager/evict.c "a failed write leaves the page clean" \
     '/env_slot_write/,/^        }/s/^.*fetch_or.*$//'
-mutant pager/clock.c "a lost race for D leaves the page clean (new slot)" '
+mutant pager/evict.c "a lost race for D leaves the page clean (new slot)" '
     /^static int write_back/,/^}/{
         /p & PTE_D\) && !atomic/,/^        }/s/atomic_fetch_or.*$/atomic_fetch_and(pte, ~PTE_D);/
     }'
-mutant pager/clock.c "eviction does not claim" \
+mutant pager/evict.c "eviction does not claim" \
     '/^static .* try_evict\(/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
-mutant pager/clock.c "the hand evicts locked pages" '
+mutant pager/evict.c "the hand evicts locked pages" '
     s/ \&\& !\(w & FRAME_LOCKED\) \&\& frame_flushed/ \&\& frame_flushed/
-    s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_DIRTY/
-    s/ \|\| \(w & FRAME_LOCKED\) \|\|/ ||/'
-mutant pager/clock.c "a slot taken back leaves its page clean" \
+    s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_DIRTY/'
+mutant pager/evict.c "a slot taken back leaves its page clean" \
     '/^static uint64_t slot_take_back/,/^}/s/atomic_fetch_or.*/;/'
-mutant pager/clock.c "a slot is taken back without a claim" '
+mutant pager/evict.c "a slot is taken back without a claim" '
     /^static uint64_t slot_take_back/,/^}/{
         s/if \(!frame_claim.*/if (!(f->word \& FRAME_RESIDENT))/
         s/atomic_fetch_and.*/;/
     }'
-mutant pager/clock.c "the evicted frame keeps its slot" \
+mutant pager/evict.c "the evicted frame keeps its slot" \
     '/^static bool unmap_clean/,/^}/s/^.*f->slot = SLOT_NONE;.*$//'
-mutant pager/clock.c "an evicted page drops CHARGED" \
+mutant pager/evict.c "an evicted page drops CHARGED" \
     '/^static bool unmap_clean/,/^}/s/p & PTE_KEEP/p \& PTE_PROT/'
 mutant pager/clock.c "orphans are reaped while held" \
     '/^static bool reap_orphan/,/^}/s/frame_word_held\(w\) \|\| //'
@@ -117,11 +116,11 @@ mutant pager/transition.c "munmap does not wait for a part" '
     /^static bool is_under_way/s/ \|\| pte_kind.*;/;/
     /^frame_t page_detach/,/^}/s/case PTE_REMOTE:/case PTE_REMOTE: case PTE_PART:/'
 mutant pager/transition.c "a part does not keep others away" \
-    '/^bool page_part\(/,/^}/s/pte_make_part\(pte_num\(p\), p & PTE_KEEP\)/p/'
+    '/^bool page_part\(/,/^}/s/pte_make_part\(pte_slot\(p\), keep\)/p/'
 mutant pager/transition.c "a part takes any entry" \
-    '/^bool page_part\(/,/^}/s/return .*/return atomic_store(pte, pte_make_part(pte_num(p), p \& PTE_KEEP)), true;/'
+    '/^bool page_part\(/,/^}/s/return .*/return atomic_store(pte, pte_make_part(pte_slot(p), p \& PTE_KEEP)), true;/'
 mutant pager/transition.c "a part drops CHARGED" \
-    '/^bool page_part\(/,/^}/s/p & PTE_KEEP/p \& PTE_PROT/'
+    '/^bool page_part\(/,/^}/s/PTE_KEEP \| PTE_STAMP/PTE_PROT | PTE_STAMP/'
 mutant pager/transition.c "the end of a part wakes no vCPU" \
     '/^void page_part_over/,/^}/s/if \(p & PTE_WAITERS\)/if (0)/'
 mutant pager/transition.c "the end of a part looks for waiters too early" '
@@ -129,7 +128,7 @@ mutant pager/transition.c "the end of a part looks for waiters too early" '
         s/\} while \(!atomic_compare_exchange_weak\(pte, &p, (.*)\)\);/atomic_store(pte, \1); } while (0);/
     }'
 mutant pager/transition.c "a page that is wanted stays in parts" \
-    '/^void page_part_over/,/^}/s/PTE_KEEP \| PTE_WANTED/PTE_KEEP/'
+    '/^void page_part_over/,/^}/s/ \| PTE_WANTED\)/)/'
 mutant pager/pte.h "a vCPU that waits for an entry sleeps on its lower half" \
     '/^static inline uint32_t pte_word_seen/s/\(p >> 32\)/p/'
 mutant pager/transition.c "detach gives the frame back before the flush" '
@@ -183,7 +182,7 @@ mutant pager/transition.c "the sleeper does not say that it waits" '
 mutant pager/frame.h "a failed fetch leaves a present entry" \
     '/^static inline bool page_fetched/,/^}/s/pte_make_remote\(f->slot, keep\) \| PTE_LOST/pfn << 12 | keep | state/'
 mutant pager/transition.c "a fetched frame does not own its slot" \
-    '/^int page_fetch/,/^}/s/f->slot = pte_num\(p\);.*/;/'
+    '/^int page_fetch/,/^}/s/f->slot = pte_slot\(p\);.*/;/'
 mutant pager/transition.c "fetch takes any entry" '
     /^int page_fetch/,/^}/{
         s/if \(!atomic_compare_exchange_strong\((.*)\)\) \{$/ \
@@ -199,7 +198,7 @@ mutant pager/frames.c "a list's tag does not change" \
 mutant pager/frames.c "a batch is taken twice" \
     '/^static frame_t batch_take/,/^}/s/while \(!atomic/while (0 \&\& !atomic/'
 mutant pager/frames.c "what is below a batch is forgotten" \
-    '/^static frame_t batch_take/,/^}/s/frame_spared\(.*\]\)\),/NO_BATCH),/'
+    '/^static frame_t batch_take/,/^}/s/list_below\(.*\]\)\),/NO_BATCH),/'
 mutant pager/frames.c "a batch counts as one frame" \
     '/^static void batch_give/,/^}/s/\(&pg->nfree, c->n/(\&pg->nfree, 1/'
 mutant pager/frames.c "fresh frames are taken twice" \
@@ -221,11 +220,11 @@ mutant pager/frame.h "a pin ignores the claim" '
     }'
 mutant pager/frame.h "a pin sees no difference between claims" \
     '/^static inline bool frame_word_closed/,/^}/s/return .*/return w \& FRAME_CLAIMED;/'
-mutant pager/clock.c "the end of a write does not look at pins" '
+mutant pager/evict.c "the end of a write does not look at pins" '
     /^static bool write_over/,/^}/{
         s/w & FRAME_PINS \? FRAME_WRITING \| FRAME_CLAIMED : FRAME_WRITING/FRAME_WRITING/
     }'
-mutant pager/clock.c "the end of a write leaves WRITING" '
+mutant pager/evict.c "the end of a write leaves WRITING" '
     /^static bool write_over/,/^}/{
         s/(w & FRAME_PINS \?) FRAME_WRITING \| (FRAME_CLAIMED :) FRAME_WRITING/\1 \2 0/
     }'
@@ -234,30 +233,44 @@ mutant pager/frame.h "a claim ignores pins" \
 mutant pager/pte.h "a stray A makes an entry unknown" \
     's/if \(\(p & ~\(PTE_A \| PTE_D\)\) == 0\)/if (p == 0)/'
 
+# Stamps and heat
+mutant pager/evict.h "the hand evicts what is hot" 's/ && !\(w & FRAME_HOT\)//'
+mutant pager/evict.c "WAS is swapped" \
+    's/cnt\[w & FRAME_WAS \?/cnt[!(w \& FRAME_WAS) ?/; s/w & FRAME_WAS \? PTE_WAS : 0/w \& FRAME_WAS ? 0 : PTE_WAS/'
+mutant pager/evict.c "what a stream has passed has a stamp" \
+    's/^(static bool tells.*return ).*/\1!(p \& PTE_LOW) || w; }/'
+mutant pager/evict.c "pages of low priority have a stamp" \
+    's/return !\(p & PTE_LOW\) && /return (p || 1) \&\& /'
+mutant pager/transition.c "BUSY keeps the stamp" \
+    '/^bool page_prefetch/,/^}/s/p & PTE_KEEP\) \| PTE_PREF/p \& (PTE_KEEP | PTE_STAMP)) | PTE_PREF/'
+mutant pager/transition.c "a part loses the stamp" \
+    '/^void page_part_over/,/^}/s/PTE_KEEP \| PTE_STAMP/PTE_KEEP/'
+mutant pager/balance.h "ticks wrap to 0" 's/\? TICK_FIRST : tick \+ 1/? 0 : tick + 1/'
+
 # Memory order
 build_test() {
     # shellcheck disable=SC2046 # paths
     compile -fsanitize=thread "$unit/test_pager_race.c" "$unit/pager_env.c" \
-        $(part pager/frames.c pager/transition.c pager/clock.c)
+        $(part pager/frames.c pager/transition.c pager/clock.c pager/evict.c pager/balance.c)
 }
 export TSAN_OPTIONS=halt_on_error=1
 mutant pager/frames.c "a batch is given without release" \
     '/^static void batch_give/,/^}/s/memory_order_release/memory_order_relaxed/'
 mutant pager/frames.c "a batch is taken without acquire" \
     '/^static frame_t batch_take/,/^}/s/memory_order_acquire/memory_order_relaxed/g'
-mutant pager/clock.c "eviction does not claim" \
+mutant pager/evict.c "eviction does not claim" \
     '/^static .* try_evict\(/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
 
 # Mistakes not of order, but of cost, or in an answer.
 build_test() {
     compile "$unit/test_pager.c" "$unit/pager_env.c" \
-        $(part pager/frames.c pager/transition.c pager/clock.c)
+        $(part pager/frames.c pager/transition.c pager/clock.c pager/evict.c pager/balance.c)
 }
 mutant pager/clock.c "a flush that is needed never begins" \
     '/^static void flush_if_due/,/^}/s/needed && r->unbegun/0 \&\& r->unbegun/'
 mutant pager/clock.c "a flush begins though frames are on their way" \
     '/^static void flush_if_due/,/^}/s/needed && r->unbegun && !r->freed/r->unbegun/'
-mutant pager/clock.c "a flush begins for each page" 's/>= \(int32_t\)\(pg->nframes \/ 4\)/> 0/'
+mutant pager/clock.c "a flush begins for each page" 's/>= \(int32_t\)most/> 0/'
 mutant pager/clock.c "flushes of others are not seen" \
     's/if \(atomic_load_explicit\(&pg->next_flush.*/if (0) {/'
 mutant pager/clock.c "pages that streams pass begin no flush" \
@@ -270,38 +283,39 @@ mutant pager/frames.c "a chain is cut one frame too late" \
     '/^static struct frame_chain chain_cut/,/^}/s/i < keep/i <= keep/'
 mutant pager/frames.c "each frame is a batch" \
     '/^void frame_collect/,/^}/s/>= batch_size\(pg\)/>= 1/'
-mutant pager/clock.c "clean pages are written back too" \
+mutant pager/evict.c "clean pages are written back too" \
     '/^static .* try_evict\(/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\) && //'
-mutant pager/clock.c "each dirty page searches all frames for a slot" \
+mutant pager/evict.c "each dirty page searches all frames for a slot" \
     '/^static uint64_t slot_take_back/,/^}/s/^        pg->slot_pause = .*$//'
 mutant pager/clock.c "a search in vain is the last" \
     '/^struct clock_result clock_pass/,/^}/s/^.*pg->slot_pause -= .*$//'
-mutant pager/clock.c "a slot is looked for while the page is claimed" \
+mutant pager/evict.c "a slot is looked for while the page is claimed" \
     '/^static bool get_slot\(/,/^}/s/if \(\*spare == SLOT_NONE\)/if ((*spare = env_slot_alloc()) == SLOT_NONE)/'
 mutant pager/clock.c "a spare slot outlives its pass" \
-    '/^struct clock_result clock_pass/,/^}/s/^ *drop_spare.*$//'
-mutant pager/clock.c "a pinned page keeps a slot that it does not get" \
-    '/^int page_write_back/,/^}/s/^ *drop_spare.*$//'
-mutant pager/clock.c "what is written is not counted" \
+    '/^struct clock_result clock_pass/,/^}/s/^ *evict_over.*$//'
+mutant pager/evict.c "a pinned page keeps a slot that it does not get" \
+    '/^int page_write_back/,/^}/s/^ *drop_slot.*$//'
+mutant pager/evict.c "what is written is not counted" \
     '/^static int write_back/,/^}/s/cnt\[CNT_WRITEBACK\]\+\+;//'
 
 mutant pager/transition.c "all frames may be locked" \
     '/^static bool lock_frame/,/^}/s/pg->nframes \/ 2/pg->nframes/'
 mutant pager/transition.c "what is locked twice counts twice" '
     /^static bool lock_frame/,/^}/{
-        s/if \(may && !\(.*/if (may \&\& (atomic_fetch_or(\&f->word, FRAME_LOCKED) | 1))/
+        s/if \(may && !\(.*/if (may)/
         s/if \(atomic_load.*/if (0)/
     }'
 mutant pager/transition.c "what is no longer locked counts" \
     '/^static bool unlock_frame/,/^}/s/^ *atomic_fetch_sub_explicit.*$//'
 mutant pager/frames.c "a freed frame counts as locked" \
-    '/^static void frame_reset/,/^}/s/if \(atomic_load.*/if (0)/'
+    '/^static void frame_reset/,/^}/s/if \(w & FRAME_LOCKED\)/if (0)/'
 mutant pager/transition.c "a page is unmapped without its notices" \
     '/^frame_t page_detach/,/^}/s/^ *notices_over.*$//'
 mutant pager/transition.c "a page is read without its notices" \
     '/^static .* void wake\(/,/^}/s/^ *notices_over.*$//'
-mutant pager/clock.c "high priority is as any" 's/^(#define HIGH_VISITS) 2/\1 0/'
-mutant pager/clock.c "high priority keeps pages for long" 's/^(#define HIGH_VISITS) 2/\1 50/'
+mutant pager/clock.c "high priority is as any" 's/^(#define HIGH_STAYS) \(2/\1 (0/'
+mutant pager/clock.c "high priority keeps pages for long" \
+    's/\(w & FRAME_STAYED\) < HIGH_STAYS/1/'
 mutant pager/clock.c "what is left does not count as used" \
     '/^static .*void visit\(/,/^}/s/r->used\+\+;/;/'
 mutant pager/clock.c "once used, high priority is none" 's/^        frame_set_spared\(f, 0\);//'
@@ -318,8 +332,9 @@ mutant pager/clock.c "direct reclaim does not say what it leaves" \
 mutant pager/clock.c "direct reclaim has no bound" 's/^(#define RECLAIM_FRAMES) 8/\1 800/'
 mutant pager/clock.c "direct reclaim passes all frames" 's/^(#define RECLAIM_VISITS) 128/\1 100000/'
 mutant pager/clock.c "a piece has no end" \
-    '/^static frame_t next_frame/,/^}/s/s->end = .*/s->end = s->at + size;/'
-mutant pager/clock.c "low priority is as any" 's/if \(pte && \(seen & PTE_LOW\)\)/if (0)/'
+    '/^INLINE frame_t next_frame/,/^}/s/p->end = .*/p->end = p->at + size;/'
+mutant pager/clock.c "low priority is as any" \
+    '/^INLINE void second_chance/,/^}/s/if \(p & PTE_LOW\)/if (0)/'
 mutant pager/transition.c "a stream passes what has high priority" \
     '/^bool page_pass/,/^}/s/if \(p & PTE_HIGH\)/if (0)/'
 mutant pager/transition.c "new protection is a new priority" \
@@ -341,6 +356,20 @@ mutant pager/notices.h "a word is counted for pages that do not come" \
 
 mutant pager/transition.c "zeroes that are touched stay fresh" '
     /^void page_touch/,/^}/s/\(p & ~PTE_FRESH\) \| PTE_A/p | PTE_A/'
+
+# Which page goes, beside the oracle and CLOCK
+build_test() {
+    compile "$unit/test_hands.c" "$unit/hands_rule.c" "$unit/pager_env.c" \
+        $(part pager/frames.c pager/transition.c pager/clock.c pager/evict.c pager/balance.c) -lm
+}
+mutant pager/balance.c "the target has no upper bound" 's/return target < most \? target : most;/return target;/'
+mutant pager/balance.c "the target has no lower bound" 's/if \(target < least\)/if (0)/'
+mutant pager/balance.c "nothing is forgotten" 's/return sum \/ 4 \* 3 \+/return sum +/'
+mutant pager/balance.c "early returns weigh as late ones" 's/\(LAGS - lag\) \* ONE/(LAGS) * ONE/'
+mutant pager/balance.c "the target grows with hot returns" 's/if \(cold > hot \+ hot \/ 4\)/if (hot > cold + cold \/ 4)/'
+mutant pager/balance.c "the target never shrinks" 's/else if \(hot > ONE \* 2 \/ 5\)/else if (0)/'
+mutant pager/clock.c "evictors count what others evicted" \
+    's/^        s->told = mine;/        s->told = 0;/'
 
 # Prefetch policies
 build_test() {
@@ -675,7 +704,7 @@ mutant far/sums.c "a part ends in the next piece" 's/\(offset \+ len - 1\)/(offs
 mutant far/sums.c "a part is compared with its first piece" \
     's/join\(0, piece \+ first, n\)/piece[first]/'
 mutant far/sums.c "a part is compared with the first pieces" \
-    's/join\(0, piece \+ first, n\)/join(0, piece, n)/'
+    's/(join\(&table, 0, piece) \+ first, n\)/\1, n)/'
 mutant far/sums.c "a part is compared with what is beside it" \
     '/^bool sums_part_fits/,/^}/s/ \+ e->offset//'
 mutant far/sums.c "a wrong page teaches its pieces" '/^bool sums_learn/,/^}/s/if \(right\)//'
@@ -817,6 +846,7 @@ build_test() {
 
 cleaner=paging/cleaner.c
 mutant $cleaner "free frames in stock are not taken back" 's/take_stocks\(\) \|\| //'
+mutant $cleaner "it gives up though frames are free" 's/has_free\(\) \|\| //'
 mutant $cleaner "it gives up while others are still to give theirs" \
     's/s\.n > 0 \|\| s\.left/s.n > 0/'
 mutant $cleaner "what is taken back is lost" 's/frames_take_back\(&pager.*;/;/'

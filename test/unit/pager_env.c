@@ -297,6 +297,13 @@ bool env_slot_writable(uint64_t slot)
         return atomic_load(&env.slot_used[slot]) == 1;
 }
 
+void env_returns(struct returns *sum)
+{
+        *sum = (struct returns){ .gone = { 0 } };
+        if (env.returns)
+                env.returns(sum);
+}
+
 void env_uncharge_page(void)
 {
         step();
@@ -339,7 +346,7 @@ static const char *complain(const char *what, uint64_t a, uint64_t b)
 static const char *audit_frames(struct frame_list *const lists[], unsigned nlists, uint8_t *mapped,
                                 uint8_t *listed)
 {
-        uint32_t nfree = 0;
+        uint32_t nfree = 0, hot = env.pg.nhot + (uint32_t)env.pg.freed.hot;
 
         for (uint32_t v = 0; v < env.npages; v++)
                 if (pte_has_frame(env.pte[v])) {
@@ -348,6 +355,8 @@ static const char *audit_frames(struct frame_list *const lists[], unsigned nlist
                                 return complain("a frame does not know its entry", f, v);
                 }
         for (unsigned l = 0; l < nlists; l++)
+                hot += (uint32_t)lists[l]->hot;
+        for (unsigned l = 0; l < nlists; l++)
                 for (uint32_t i = 0, f = lists[l]->free.first; i < lists[l]->free.n; i++) {
                         if (listed[f]++ > 1)
                                 return complain("a stock has a frame twice", l, f);
@@ -355,7 +364,7 @@ static const char *audit_frames(struct frame_list *const lists[], unsigned nlist
                 }
         for (unsigned l = 0; l < FREE_LISTS; l++)
                 for (frame_t b = (frame_t)env.pg.list[l].head; b != FRAME_NONE;
-                     b = env.frames[b].spared) {
+                     b = env.frames[b].below) {
                         uint32_t left = (uint32_t)(env.frames[b].slot >> 32);
                         if (left == 0)
                                 return complain("a batch on a list is empty", l, b);
@@ -374,8 +383,9 @@ static const char *audit_frames(struct frame_list *const lists[], unsigned nlist
                         return complain("a frame is lost, or free and in use", f, w);
                 if (mapped[f] > 1 || (mapped[f] && !(w & FRAME_RESIDENT)))
                         return complain("a frame is mapped twice, or mapped and free", f, w);
+                hot -= (w & FRAME_HOT) != 0;
         }
-        return NULL;
+        return hot == 0 ? NULL : complain("the hot frames are counted wrong", env.pg.nhot, hot);
 }
 
 static const char *audit_slots(void)
@@ -385,7 +395,7 @@ static const char *audit_slots(void)
         for (uint32_t s = 0; s < env.nslots; s++) {
                 uint32_t owners = 0;
                 for (uint32_t v = 0; v < env.npages; v++)
-                        owners += pte_kind(env.pte[v]) == PTE_REMOTE && pte_num(env.pte[v]) == s;
+                        owners += pte_kind(env.pte[v]) == PTE_REMOTE && pte_slot(env.pte[v]) == s;
                 for (uint32_t f = 0; f < env.nframes; f++)
                         owners += (env.frames[f].word & FRAME_RESIDENT) && env.frames[f].slot == s;
                 if (owners != env.slot_used[s])

@@ -63,6 +63,7 @@ struct env {
         void (*flush_look)(void);
         void (*wait)(pte_slot_t *pte, pte_t seen);
         void (*wake)(pte_slot_t *pte);
+        void (*returns)(struct returns *sum);
         void (*bug)(const char *what, uint64_t a, uint64_t b);  /* must not return */
 };
 extern struct env env;
@@ -70,6 +71,12 @@ extern struct env env;
 /* Sets up env with all hooks and counters clear. first_epoch is the last that began and ended. */
 void env_setup(uint32_t nframes, uint32_t nslots, uint32_t npages, uint64_t first_epoch);
 void env_teardown(void);
+
+/* A pass of the cleaner's over n frames, however many are freed. */
+static inline struct clock_result env_pass(uint32_t n, uint64_t *cnt)
+{
+        return clock_pass(&env.pg, n, env.nframes, cnt);
+}
 
 /* Ends one transfer that was posted, beginning the search at number `first`. False: there was none.
  * A read that was posted ends with fail_posted. */

@@ -35,6 +35,7 @@ bool spurious(void);            /* shall this weak compare-and-swap fail? */
         _Atomic int64_t *: (int64_t *)(p), const _Atomic int64_t *: (int64_t *)(p),      \
         _Atomic uint32_t *: (uint32_t *)(p), const _Atomic uint32_t *: (uint32_t *)(p),  \
         _Atomic uint16_t *: (uint16_t *)(p), const _Atomic uint16_t *: (uint16_t *)(p),  \
+        _Atomic uint8_t *: (uint8_t *)(p), const _Atomic uint8_t *: (uint8_t *)(p),      \
         _Atomic bool *: (bool *)(p), const _Atomic bool *: (bool *)(p),                  \
         default: (pte_slot_t **)(p))
 #define HOOKED(op) ({ point(); __auto_type result_ = (op); point(); result_; })

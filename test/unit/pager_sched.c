@@ -83,6 +83,7 @@ uint32_t rnd(uint32_t n)
 bool spurious(void) { return chance(16); }
 bool sched_failed(void) { return failed; }
 unsigned sched_running(void) { return nrunning; }
+void *sched_arg(void) { return current ? current->arg : NULL; }
 
 /* Sanitizers must know when the stack changes. */
 static void switch_to(ucontext_t *from, ucontext_t *to, const struct actor *a)

@@ -28,6 +28,7 @@ bool spurious(void);
 void sched_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 bool sched_failed(void);
 unsigned sched_running(void);                    /* actors that have not returned */
+void *sched_arg(void);                          /* of the actor that runs; NULL outside actors */
 
 extern uint64_t sched_steps;                    /* points passed since the program began */
 /* A model takes this part of its steps: 10 with the thread sanitizer, which finds nothing in actors

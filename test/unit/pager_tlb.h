@@ -25,7 +25,8 @@ enum seen {
         SEEN_STRAY, SEEN_POSTED, SEEN_PIN_WRITING, SEEN_PREFETCH, SEEN_PREFETCH_RACE,
         SEEN_MARKER, SEEN_AHEAD, SEEN_WASTED, SEEN_ABANDONED, SEEN_PASSED,
         SEEN_PART, SEEN_PART_RACE, SEEN_PART_WAIT, SEEN_PART_AWAITED, SEEN_PART_LOST,
-        SEEN_PART_WANTED, SEEN_WANTED, SEEN_COUNT
+        SEEN_PART_WANTED, SEEN_WANTED,
+        SEEN_STAMPED, SEEN_WAS, SEEN_BACK, SEEN_WRAP, SEEN_TAKEN_OVER, SEEN_COUNT
 };
 static const char *const seen_name[] = {
         "fetch", "fetch lost a race", "read error", "write error", "wait for a busy page",
@@ -38,6 +39,8 @@ static const char *const seen_name[] = {
         "part of a page", "part lost a race", "wait for a part", "part that was waited for",
         "part that came wrong", "part of a page that was wanted",
         "page that stays wanted",
+        "eviction with a stamp", "eviction of a page that was hot", "page that came back soon",
+        "tick whose number begins anew", "tick taken over from an evictor that is stopped",
 };
 
 struct tlb { bool valid, w, d; frame_t frame; uint64_t obj; };
@@ -70,6 +73,10 @@ static struct {
         uint64_t flush_done;            /* what the looker has seen, and is there one? */
         bool looking;
         bool stop, stray, prefetches, cooling;
+        /* as they were one step ago */
+        pte_t entry[PAGES_MAX];
+        uint32_t tick;
+        unsigned balancing;             /* evictors that do so now */
         uint64_t until;
         uint64_t seen[SEEN_COUNT];
 } m;
@@ -340,6 +347,7 @@ static void check_entries(void)
                         if (!(env.frames[n - ENV_PFN0].word & FRAME_RESIDENT))
                                 sched_fail("entry %u names a free frame", v);
                 } else if (pte_kind(p) == PTE_REMOTE || pte_kind(p) == PTE_PART) {
+                        n = pte_slot(p);
                         if (slots & 1u << n || !env.slot_used[n])
                                 sched_fail("slot %lu is on two entries, or free", (unsigned long)n);
                         slots |= 1u << n;
@@ -357,6 +365,77 @@ static void check_entries(void)
         }
         if (m.locked >= 0 && !(m.gen[m.locked] & 1) && !pte_has_frame(env.pte[m.locked]))
                 sched_fail("locked page %d was evicted", m.locked);
+}
+
+/* The stamp of an entry that was `old` until the last step, and is p now. */
+static void check_stamp(unsigned v, pte_t old, pte_t p)
+{
+        enum pte_kind was = pte_kind(old), kind = pte_kind(p);
+        pte_t stamp = p & PTE_STAMP;
+        uint64_t now = env.pg.now;
+
+        if ((was == PTE_REMOTE || was == PTE_PART) && kind == PTE_BUSY) {
+                bool back = env.frames[pte_num(p) - ENV_PFN0].word & FRAME_BACK;
+                m.seen[SEEN_BACK] += back;
+                if (back && pte_tick(old) == 0)
+                        sched_fail("page %u came back soon, though nothing was known of it", v);
+        }
+        if (pte_has_frame(p) && (pte_num(p) - ENV_PFN0 >= env.nframes || (p & PTE_WAS)))
+                sched_fail("the entry %#lx of page %u has a stamp beside a frame",
+                           (unsigned long)p, v);
+        if (kind != PTE_REMOTE && kind != PTE_PART)
+                return;
+        if ((was == PTE_REMOTE || was == PTE_PART) && stamp != (old & PTE_STAMP))
+                sched_fail("page %u is far, and its stamp changed from %#lx to %#lx", v,
+                           (unsigned long)old, (unsigned long)p);
+        if (was != PTE_PRESENT && was != PTE_HELD)
+                return;
+        uint64_t w = env.frames[pte_num(old) - ENV_PFN0].word;
+        m.seen[SEEN_STAMPED] += stamp != 0;
+        m.seen[SEEN_WAS] += (stamp & PTE_WAS) != 0;
+        if (stamp && ((p & PTE_LOW) || (w & FRAME_PASSED)))
+                sched_fail("page %u says nothing, and has a stamp", v);
+        /* The evictor read the time some steps ago. */
+        if (stamp && (pte_tick(p) < TICK_FIRST ||
+                      (pte_lag(now, p) > TICKS / 2 && pte_lag(now, p) < TICKS - 16)))
+                sched_fail("page %u was evicted in tick %u, and now is %u", v, pte_tick(p),
+                           pte_tick(now));
+        if (stamp && !(stamp & PTE_WAS) != !(w & FRAME_WAS))
+                sched_fail("page %u: its stamp does not say whether it was hot", v);
+        if (w & FRAME_HOT)
+                sched_fail("page %u went, hot as it was", v);
+}
+
+/* Runs at each step, so it sees each entry that a step changed. */
+static void check_hands(void)
+{
+        uint32_t target = env.pg.target, tick = pte_tick(env.pg.now);
+
+        for (unsigned v = 0; v < env.npages; v++) {
+                pte_t p = env.pte[v];
+                if (p != m.entry[v])
+                        check_stamp(v, m.entry[v], p);
+                m.entry[v] = p;
+        }
+        if (target > env.nframes - env.nframes / 8)
+                sched_fail("%u of %u frames are to be cold", target, env.nframes);
+        m.seen[SEEN_WRAP] += tick < m.tick && tick == TICK_FIRST;
+        m.tick = tick;
+}
+
+/* What the hands counted.  Its evictor may be stopped then. */
+static void model_returns(struct returns *sum)
+{
+        m.seen[SEEN_TAKEN_OVER] += m.balancing++ > 0;
+        for (const struct cpu *c = m.cpu; c < m.cpu + m.ncpus; c++)
+                for (unsigned hot = 0; hot < 2; hot++) {
+                        sum->gone[hot] += c->cnt[hot ? CNT_GONE_HOT : CNT_GONE_COLD];
+                        for (unsigned lag = 0; lag < LAGS; lag++)
+                                sum->back[hot][lag] += c->cnt[CNT_BACK_COLD + hot * LAGS + lag];
+                }
+        if (chance(4))
+                sched_delay(rnd(1000));
+        m.balancing--;
 }
 
 /* The page of a translation that a TLB may still use is in memory. */
@@ -383,6 +462,7 @@ static void model_tick(void)
                 check_entries();
                 check_tlbs();
         }
+        check_hands();
         if (sched_steps >= m.until)
                 m.stop = true;
 }
@@ -407,6 +487,7 @@ static void model_reset(uint32_t nframes, uint32_t nslots, uint32_t npages, uint
         env.wait = model_wait;
         env.wake = model_wake;
         env.bug = model_bug;
+        env.returns = model_returns;
 }
 
 #endif

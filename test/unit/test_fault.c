@@ -519,7 +519,7 @@ static void test_ahead(void **state)
 
         /* late: touched before it arrives */
         frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
-        assert_true(page_prefetch(&pager, &env.pte[1], env.pte[1], n, false));
+        assert_true(page_prefetch(&pager, &env.pte[1], env.pte[1], n, false, counters()));
         assert_int_equal(pte_kind(env.pte[1]), PTE_BUSY);
         touch(1, true);
         assert_int_equal(asked.calls, 1);
@@ -532,7 +532,7 @@ static void test_ahead(void **state)
         /* a marker, and a page that may not be written */
         for (unsigned v = 2; v < 4; v++) {
                 n = frame_take(&pager, &vcpu_self.frames, counters());
-                assert_true(page_prefetch(&pager, &env.pte[v], env.pte[v], n, true));
+                assert_true(page_prefetch(&pager, &env.pte[v], env.pte[v], n, true, counters()));
                 assert_true(env_io_step(0));
                 assert_int_equal(pte_kind(env.pte[v]), PTE_HELD);
         }
@@ -573,7 +573,7 @@ static void test_due(void **state)
                 env.slot_used[v] = 1;
                 env.pte[v] = pte_make_remote(v, pte_prot(true, true, false));
                 frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
-                assert_true(page_prefetch(&pager, &env.pte[v], env.pte[v], n, v == 2));
+                assert_true(page_prefetch(&pager, &env.pte[v], env.pte[v], n, v == 2, counters()));
                 wire_is_slow = v == 1;
                 stays = 0;
                 touch(v, false);
@@ -604,12 +604,12 @@ static void test_ahead_fails(void **state)
         env.slot_used[0] = 1;
         env.pte[0] = remote;
         frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
-        assert_true(page_prefetch(&pager, &env.pte[0], remote, n, false));
+        assert_true(page_prefetch(&pager, &env.pte[0], remote, n, false, counters()));
         env.io = no_page;
         assert_true(env_io_step(0));
         assert_int_equal(env.pte[0], remote);
         assert_int_equal(env.frames[n].slot, SLOT_NONE);
-        assert_int_equal(clock_pass(&pager, env.nframes, counters()).freed, 1);
+        assert_int_equal(clock_pass(&pager, env.nframes, env.nframes, counters()).freed, 1);
         assert_int_equal(pager.nfree + vcpu_self.frames.free.n, env.nframes);
         assert_int_equal(env.slot_used[0], 1);
         env_teardown();
@@ -632,18 +632,18 @@ static void test_ahead_is_abandoned(void **state)
                 env.pte[0] = remote;
                 env.io = fails ? no_page : NULL;
                 frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
-                assert_true(page_prefetch(&pager, &env.pte[0], remote, n, marker));
+                assert_true(page_prefetch(&pager, &env.pte[0], remote, n, marker, counters()));
                 env.pte[0] |= PTE_WAITERS;
                 assert_int_equal(page_detach(&pager, &env.pte[0], &old), n);
                 assert_int_equal(env.pte[0], 0);
                 frame_discard(&pager, &vcpu_self.frames, n);
-                assert_int_equal(clock_pass(&pager, env.nframes, counters()).freed, 0);
+                assert_int_equal(clock_pass(&pager, env.nframes, env.nframes, counters()).freed, 0);
                 assert_int_equal(env.slot_used[0], 1);  /* the node may still read from it */
                 /* another page comes to this address meanwhile */
                 env.pte[0] = pte_make_remote(1, 0);
                 assert_true(env_io_step(0));
                 assert_int_equal(env.pte[0], pte_make_remote(1, 0));
-                assert_int_equal(clock_pass(&pager, env.nframes, counters()).freed, 1);
+                assert_int_equal(clock_pass(&pager, env.nframes, env.nframes, counters()).freed, 1);
                 assert_int_equal(env.slot_used[0], 0);
                 assert_int_equal(pager.nfree + vcpu_self.frames.free.n, env.nframes);
         }
@@ -665,7 +665,7 @@ static void test_ahead_is_spared(void **state)
                 env.slot_used[v] = 1;
                 env.pte[v] = pte_make_remote(v, rw);
                 frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
-                assert_true(page_prefetch(&pager, &env.pte[v], env.pte[v], n, false));
+                assert_true(page_prefetch(&pager, &env.pte[v], env.pte[v], n, false, counters()));
                 assert_true(env_io_step(0));
                 assert_int_equal(env.pte[v] & (PTE_PREF | PTE_A), PTE_PREF);
         }
@@ -674,10 +674,10 @@ static void test_ahead_is_spared(void **state)
         atomic_fetch_or(&env.pte[2], PTE_A);
         assert_int_equal(page_use(&pager, &env.pte[1]), LOOKAHEAD_USED);
         assert_int_equal(page_use(&pager, &env.pte[1]), LOOKAHEAD_OTHER);
-        assert_int_equal(clock_pass(&pager, env.nframes, counters()).freed, 0);
+        assert_int_equal(clock_pass(&pager, env.nframes, env.nframes, counters()).freed, 0);
         assert_int_equal(counters()[CNT_PREFETCH_HITS], 1);     /* of the third; we did not count */
         assert_int_equal(pte_kind(env.pte[0]), PTE_PRESENT);
-        clock_pass(&pager, env.nframes, counters());
+        clock_pass(&pager, env.nframes, env.nframes, counters());
         assert_int_equal(pte_kind(env.pte[0]), PTE_REMOTE);
         assert_int_equal(counters()[CNT_PREFETCH_WASTED], 1);
         env_teardown();
@@ -756,7 +756,7 @@ static void test_profile(void **state)
         assert_in_range(profiled.ticks, 1, 1ull << 40);
         for (unsigned v = 3; v < 5; v++) {
                 frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
-                assert_true(page_prefetch(&pager, &env.pte[v], env.pte[v], n, v == 4));
+                assert_true(page_prefetch(&pager, &env.pte[v], env.pte[v], n, v == 4, counters()));
         }
         touch(3, false);                        /* late: two looks */
         assert_int_equal(profiled.calls, 4);

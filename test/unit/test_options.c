@@ -534,10 +534,12 @@ static void node_options(void **state)
         assert_int_equal(n->latency, 2400);
         assert_int_equal(n->bandwidth, 12500000000);
         assert_int_equal(n->priority, 3);
+        assert_false(n->card);
         n++;
         assert_int_equal(n->latency, 0);
         assert_int_equal(n->bandwidth, 1000000);
         assert_int_equal(n->priority, 0);
+        assert_true(n->card);
         for (unsigned i = 0; i < opt.nnodes; i++)
                 node_option_free(&opt.nodes[i]);
 }

@@ -35,8 +35,10 @@ static void on_bug(const char *what, uint64_t a, uint64_t b)
 static void begin(uint32_t nframes, uint32_t nslots, uint64_t first_epoch)
 {
         env_setup(nframes, nslots, PAGES, first_epoch);
+        env.pg.target = nframes;                        /* CLOCK, of so few frames */
         env.bug = on_bug;
-        list.free.n = 0;
+        list = (struct frame_list){ .list = 0 };
+        sweeper = (struct sweeper){ .vain = 0 };
         memset(cnt, 0, sizeof(cnt));
         rw = pte_prot(true, true, false);
         ro = pte_prot(true, false, false);
@@ -84,7 +86,7 @@ static int teardown(void **state)
                         frame_discard(&env.pg, &list, f);
         }
         flush();
-        clock_pass(&env.pg, env.nframes, cnt);          /* orphans */
+        env_pass(env.nframes, cnt);          /* orphans */
         frame_list_drain(&env.pg, &list);
         const char *bad = env_audit_empty();
         env_teardown();
@@ -95,7 +97,10 @@ static int teardown(void **state)
 
 static struct frame *frame_at(unsigned v) { return &env.frames[pte_num(env.pte[v]) - ENV_PFN0]; }
 static enum pte_kind kind(unsigned v) { return pte_kind(env.pte[v]); }
-static uint64_t flags(unsigned v) { return (uint32_t)frame_at(v)->word; }
+/* A frame's word without its stamp and what the hands know of it. */
+#define STATE (0xffffffffull & ~(FRAME_STAYED | FRAME_HOT | FRAME_OLD | FRAME_BACK | FRAME_WAS | \
+                                 FRAME_PASSED))
+static uint64_t flags(unsigned v) { return frame_at(v)->word & STATE; }
 
 /* A resident page; ad as the CPU would have left it. */
 static frame_t make_present(unsigned v, pte_t keep, pte_t ad, uint64_t content)
@@ -122,7 +127,7 @@ static uint64_t make_remote(unsigned v, pte_t keep, uint64_t content)
 static frame_t fetch(unsigned v)
 {
         frame_t f = frame_take(&env.pg, &list, cnt);
-        assert_int_equal(page_fetch(&env.pg, &env.pte[v], env.pte[v], f), 0);
+        assert_int_equal(page_fetch(&env.pg, &env.pte[v], env.pte[v], f, cnt), 0);
         return f;
 }
 
@@ -132,9 +137,9 @@ static uint32_t reclaim(void) { return clock_reclaim(&env.pg, &sweeper, &list, c
 /* Two turns of the hand with a flush between them evict every cold page that may be evicted. */
 static uint32_t evict_all(void)
 {
-        uint32_t freed = clock_pass(&env.pg, env.nframes, cnt).freed;
+        uint32_t freed = env_pass(env.nframes, cnt).freed;
         flush();
-        return freed + clock_pass(&env.pg, env.nframes, cnt).freed;
+        return freed + env_pass(env.nframes, cnt).freed;
 }
 
 /* --- frames --- */
@@ -245,7 +250,7 @@ static void test_fetch(void **state)
         assert_int_equal(env.wakes, 0);
 
         frame_t g = frame_take(&env.pg, &list, cnt);    /* the entry is not what was seen */
-        assert_int_equal(page_fetch(&env.pg, &env.pte[0], seen, g), -EAGAIN);
+        assert_int_equal(page_fetch(&env.pg, &env.pte[0], seen, g, cnt), -EAGAIN);
         assert_int_equal(env.frames[g].slot, SLOT_NONE);
         frame_free(&env.pg, &list, g);
 }
@@ -279,7 +284,8 @@ static void test_fetch_wakes(void **state)
                 env.step = wait_while_busy;
                 env.io = failing ? fail_io : NULL;
                 frame_t f = frame_take(&env.pg, &list, cnt);
-                assert_int_equal(page_fetch(&env.pg, &env.pte[0], seen, f), failing ? -EIO : 0);
+                assert_int_equal(page_fetch(&env.pg, &env.pte[0], seen, f, cnt),
+                                 failing ? -EIO : 0);
                 assert_int_equal(env.waits, 1);
                 assert_int_equal(env.wakes, 1);
                 assert_false(env.pte[0] & PTE_WAITERS);
@@ -385,7 +391,7 @@ static void cool_meanwhile(void)
         env.step = NULL;
         env.pte[0] |= PTE_A;
         env_flush_begin();
-        page_cool(&env.pg, &env.pte[0]);
+        page_cool(&env.pg, &list, &env.pte[0]);
 }
 
 /* The later stamp stays, wherever the first holder was interrupted. */
@@ -397,7 +403,7 @@ static void test_stamps_do_not_go_back(void **state)
                 env.pte[0] |= PTE_A;
                 steps_before_cool = i;
                 env.step = cool_meanwhile;
-                page_cool(&env.pg, &env.pte[0]);
+                page_cool(&env.pg, &list, &env.pte[0]);
                 assert_int_equal(env.step == NULL, i < 4);
                 env.step = NULL;
                 assert_int_equal(frame_word_epoch(frame_at(0)->word), env_flush_next());
@@ -413,7 +419,7 @@ static void test_fork_completes_only(void **state)
         frame_t f = fetch(0);                   /* clean: promised to the child by its slot */
         uint64_t promised = env.frames[f].slot;
         make_present(6, rw, PTE_A | PTE_D, 7);  /* a stream has passed it */
-        assert_false(page_pass(&env.pg, &env.pte[6]));
+        assert_false(page_pass(&env.pg, &list, &env.pte[6]));
         flush();
         clock_complete(&env.pg, cnt);           /* fork.c, complete_writes() */
         assert_int_equal(env.far[promised][0], 100);
@@ -426,7 +432,7 @@ static void test_fork_page_evicted_meanwhile(void **state)
 {
         (void)state;
         make_present(0, rw, PTE_A | PTE_D, 7);
-        assert_false(page_pass(&env.pg, &env.pte[0]));
+        assert_false(page_pass(&env.pg, &list, &env.pte[0]));
         flush();
         env.post = post_each;
         for (unsigned v = 1; v <= ENV_TRANSFERS; v++) {
@@ -487,7 +493,7 @@ static void test_held_again(void **state)
         flush();
         assert_false(page_protect(&env.pg, &env.pte[1], no_access));
         for (unsigned i = 0; i < 10; i++) {
-                clock_pass(&env.pg, env.nframes, cnt);
+                env_pass(env.nframes, cnt);
                 flushed();
         }
         assert_int_equal(kind(1), PTE_REMOTE);
@@ -495,6 +501,7 @@ static void test_held_again(void **state)
 
 #include "test_pager_range.h"
 #include "test_pager_clock.h"
+#include "test_pager_hands.h"
 #include "test_pager_notices.h"
 #include "test_pager_free.h"
 
@@ -526,6 +533,9 @@ int main(void)
                 T(test_shared_slot_kept), T(test_search_in_vain), T(test_locked_frames),
                 T(test_write_back_for_fork), T(test_write_back_full), T(test_reclaim),
                 T(test_reclaim_bound), T(test_turn), T(test_reclaim_leaves),
+                T(test_asks), T(test_exchange), T(test_too_few_cold), T(test_comes_back),
+                T(test_ticks), T(test_says_nothing), T(test_late_hint), T(test_blind_hand),
+                T(test_hot_count), T(test_mark), T(test_stopped_while_balancing),
                 T(test_epochs), T(test_epoch_wrap), T(test_orphans_wait),
                 T(test_notice_comes), T(test_notice_of_nothing), T(test_notice_of_failure),
                 T(test_notice_of_unmapped), T(test_notice_of_demand), T(test_notice_of_copy),

@@ -33,7 +33,9 @@
 #include <cmocka.h>
 #include "pager/frames.c"
 #include "pager/transition.c"
+#include "pager/balance.c"
 #include "pager/clock.c"
+#include "pager/evict.c"
 #include "pager_env.h"
 #include "pager_sched.h"
 #include "pager_tlb.h"
@@ -123,7 +125,7 @@ static int fetch(struct cpu *c, unsigned v, pte_t p, bool write)
         frame_t n = frame_take(&env.pg, &c->list, c->cnt);
         if (n == FRAME_NONE)
                 return -ENOMEM;
-        int err = page_fetch(&env.pg, &env.pte[v], p, n);
+        int err = page_fetch(&env.pg, &env.pte[v], p, n, c->cnt);
         if (err == ENV_POSTED) {
                 pte_t busy = pte_make_busy(ENV_PFN0 + n, p & PTE_KEEP), now = busy;
                 c->published = 0;
@@ -151,7 +153,7 @@ static void prefetch(struct cpu *c)
         frame_t n = frame_take(&env.pg, &c->list, c->cnt);
         if (n == FRAME_NONE)
                 return;
-        bool marker = chance(3), asked = page_prefetch(&env.pg, &env.pte[v], p, n, marker);
+        bool marker = chance(3), asked = page_prefetch(&env.pg, &env.pte[v], p, n, marker, c->cnt);
         if (!asked)
                 frame_free(&env.pg, &c->list, n);
         m.seen[asked ? SEEN_PREFETCH : SEEN_PREFETCH_RACE]++;
@@ -188,7 +190,7 @@ static void read_part(struct cpu *c, unsigned v)
         m.seen[SEEN_PART_RACE] += far && !taken;
         if (!taken)
                 return;
-        uint64_t slot = pte_num(p), obj = env.far[slot][0], gen = m.gen[v];
+        uint64_t slot = pte_slot(p), obj = env.far[slot][0], gen = m.gen[v];
         if (!(gen & 1) && obj != m.vma[v].obj)
                 sched_fail("part: page %u holds object %lu", v, (unsigned long)obj);
         check_part(slot, obj);
@@ -214,10 +216,10 @@ static void read_parts(struct cpu *c, unsigned v)
 static unsigned hot_page(void) { return rnd(chance(64) ? env.npages : 3); }
 
 /* Behind a stream; nothing is published. */
-static void pass_some(void)
+static void pass_some(struct cpu *c)
 {
         for (unsigned k = 1 + rnd(8); k > 0; k--)
-                m.seen[SEEN_PASSED] += page_pass(&env.pg, &env.pte[hot_page()]);
+                m.seen[SEEN_PASSED] += page_pass(&env.pg, &c->list, &env.pte[hot_page()]);
 }
 
 /* kern's page fault.  0: try again; -EFAULT: the program may not do that. */
@@ -262,7 +264,7 @@ static int fault(struct cpu *c, unsigned v, bool write)
                 m.seen[SEEN_AHEAD] +=
                         page_use(&env.pg, &env.pte[rnd(env.npages)]) == LOOKAHEAD_USED;
         if (m.cooling || chance(4))
-                pass_some();
+                pass_some(c);
         if (err == -ENOMEM)
                 need_frame(c);
         if (err == -EFAULT && gen == m.gen[v] && !(gen & 1) && vma_allows(v, write))
@@ -316,7 +318,7 @@ static void cleaner_actor(void *arg)
         struct cpu *c = arg;
 
         while (!m.stop || sched_running() > 2 || env.pg.writing > 0) {
-                struct clock_result r = clock_pass(&env.pg, 1 + rnd(env.nframes), c->cnt);
+                struct clock_result r = env_pass(1 + rnd(env.nframes), c->cnt);
                 m.seen[SEEN_CLEARED] += r.cleared;
                 m.seen[SEEN_UNFLUSHED] += r.unflushed;
                 point();
@@ -489,13 +491,13 @@ static void mm_operation(struct cpu *c, unsigned v, unsigned n, unsigned w)
         } else if (chance(2) && !m.vma[w].mapped) {
                 mm_move(v, w);
         } else if (chance(2)) {
-                page_cool(&env.pg, &env.pte[hot_page()]);
+                page_cool(&env.pg, &c->list, &env.pte[hot_page()]);
                 set_priority(v);
         } else {
                 lock_page(v);
         }
         for (unsigned k = m.cooling ? rnd(16) : 0; k > 0; k--)
-                page_cool(&env.pg, &env.pte[hot_page()]);
+                page_cool(&env.pg, &c->list, &env.pte[hot_page()]);
         mm_drop();
 }
 
@@ -519,6 +521,23 @@ static void (*const role[])(void *) = { vcpu_actor, vcpu_actor, vcpu_actor, clea
 
 static const uint64_t first_epochs[] = { 0, 3, 0x7ffffff0, 0xfffffff0, 0x17ffffff0, 0xfffffffff0 };
 
+/* With any target (the steps in which it moves are 0 in a cache so small), and ticks that may be
+ * about to begin anew. */
+static void begin_hands(void)
+{
+        struct balance b;
+
+        balance_init(&b, env.nframes);
+        b.target = rnd(b.target + 1);
+        if (chance(2))
+                b.tick = TICKS - 1 - rnd(8);
+        for (size_t i = 0; i < BALANCE_WORDS; i++)
+                env.pg.balance[i] = ((uint32_t *)&b)[i];
+        env.pg.target = b.target;
+        env.pg.now = pte_now(b.tick);
+        m.tick = b.tick;
+}
+
 static void episode_begin(uint64_t seed)
 {
         static const uint32_t switch_in[] = { 1, 2, 4, 16, 64 };
@@ -534,6 +553,9 @@ static void episode_begin(uint64_t seed)
                 env.at_once = odd;
         m.prefetches = !chance(4);
         env.pg.blind = chance(4);
+        if (chance(2))
+                env.pg.batch = 1 + rnd(3);
+        begin_hands();
         m.io_pause = 1u << rnd(9);
         m.busy = 4u << 2 * rnd(5);
         m.cpu_pause = 1u << rnd(9);
@@ -577,7 +599,7 @@ static const char *episode_end(void)
         /* Orphans.  The cleaner has begun a piece: a pass over as many frames as there are would
          * meet a part of it twice, and a part of another piece not at all. */
         env.pg.cleaner = (struct sweeper){ 0 };
-        clock_pass(&env.pg, env.nframes, cnt);
+        env_pass(env.nframes, cnt);
         for (unsigned i = 0; i < ROLES; i++)
                 frame_list_drain(&env.pg, lists[i]);
         return bad ? bad : env_audit_empty();

@@ -24,7 +24,7 @@ static bool add(unsigned v, unsigned word)
 static void ahead(unsigned v)
 {
         frame_t f = frame_take(&env.pg, &list, cnt);
-        assert_true(page_prefetch(&env.pg, &env.pte[v], env.pte[v], f, false));
+        assert_true(page_prefetch(&env.pg, &env.pte[v], env.pte[v], f, false, cnt));
 }
 
 /* No notice counts, no frame is pinned, and an eviction does not lose the words' new values. */
@@ -84,7 +84,7 @@ static void test_notice_of_failure(void **state)
         env.io = NULL;
         assert_int_equal(kind(0), PTE_REMOTE);
         none_left();
-        clock_pass(&env.pg, FRAMES, cnt);       /* frees the orphan */
+        env_pass(FRAMES, cnt);       /* frees the orphan */
 }
 
 static void test_notice_of_unmapped(void **state)
@@ -100,7 +100,7 @@ static void test_notice_of_unmapped(void **state)
         none_left();
         assert_true(env_io_step(0));
         none_left();
-        clock_pass(&env.pg, FRAMES, cnt);
+        env_pass(FRAMES, cnt);
 }
 
 /* The end of a demand read looks for waiters alone, so there is one. */
@@ -110,7 +110,7 @@ static void test_notice_of_demand(void **state)
         begin_notices();
         make_remote(0, rw, 1);
         frame_t f = frame_take(&env.pg, &list, cnt);
-        assert_int_equal(page_fetch(&env.pg, &env.pte[0], env.pte[0], f), ENV_POSTED);
+        assert_int_equal(page_fetch(&env.pg, &env.pte[0], env.pte[0], f, cnt), ENV_POSTED);
         assert_true(add(0, 0));
         bool awaited = env.pte[0] & PTE_WAITERS;
         assert_true(env_io_step(0));
@@ -134,7 +134,7 @@ static void test_notice_of_copy(void **state)
         make_remote(0, rw, 1);
         frame_t f = frame_take(&env.pg, &list, cnt);
         env.io = add_during_read;
-        assert_int_equal(page_fetch(&env.pg, &env.pte[0], env.pte[0], f), 0);
+        assert_int_equal(page_fetch(&env.pg, &env.pte[0], env.pte[0], f, cnt), 0);
         env.io = NULL;
         none_left();
 }
@@ -194,10 +194,10 @@ static void test_notice_word_unmapped(void **state)
         ahead(0);
         assert_true(add(0, 0));
         frame_discard(&env.pg, &list, page_detach(&env.pg, &env.pte[7], &old));
-        clock_pass(&env.pg, FRAMES, cnt);
+        env_pass(FRAMES, cnt);
         assert_true(env.frames[word_frame].word & FRAME_ORPHAN);
         assert_int_equal(words[0], 1);
         assert_true(env_io_step(0));
         none_left();
-        clock_pass(&env.pg, FRAMES, cnt);
+        env_pass(FRAMES, cnt);
 }

@@ -186,7 +186,7 @@ static int fetch(struct cpu *c, unsigned v, pte_t p, bool write)
         frame_t f = frame_take(&env.pg, &c->list, c->cnt);
         if (f == FRAME_NONE)
                 return -ENOMEM;
-        int err = page_fetch(&env.pg, &env.pte[v], p, f);
+        int err = page_fetch(&env.pg, &env.pte[v], p, f, c->cnt);
         if (err == ENV_POSTED) {
                 pte_t busy = pte_make_busy(ENV_PFN0 + f, p & PTE_KEEP), now = busy;
                 atomic_store(&c->published, 0);
@@ -271,7 +271,7 @@ static void *cleaner_thread(void *arg)
         struct cpu *c = arg;
 
         while (!stop_cleaner || env.pg.writing > 0) {
-                struct clock_result r = clock_pass(&env.pg, FRAMES / 2, c->cnt);
+                struct clock_result r = env_pass(FRAMES / 2, c->cnt);
                 if (r.unflushed && !r.freed)
                         sched_yield();
         }
@@ -332,7 +332,9 @@ static void *ask_thread(void *arg)
                 frame_t n = pte_kind(p) == PTE_REMOTE && (p & PTE_ACCESS) && !(p & PTE_LOST)
                                     ? frame_take(&env.pg, &c->list, c->cnt)
                                     : FRAME_NONE;
-                if (n != FRAME_NONE && !page_prefetch(&env.pg, &env.pte[v], p, n, rnd(c, 4) == 0))
+                bool marker = rnd(c, 4) == 0;
+                if (n != FRAME_NONE &&
+                    !page_prefetch(&env.pg, &env.pte[v], p, n, marker, c->cnt))
                         frame_free(&env.pg, &c->list, n);
                 if (notice_add(&env.pg.notices, &env.pte[v], counting(f), f, 8))
                         c->accesses++;
@@ -396,7 +398,7 @@ static void *mm_thread(void *arg)
                 } else if (rnd(c, 3) == 0) {
                         static const pte_t some[] = { 0, PTE_HIGH, PTE_LOW };
                         pte_t seen;
-                        page_cool(&env.pg, &env.pte[v]);
+                        page_cool(&env.pg, &c->list, &env.pte[v]);
                         page_set_priority(&env.pte[w], some[rnd(c, 3)], &seen);
                 } else {
                         atomic_store(&vma[v], p | 1);
@@ -455,7 +457,7 @@ static void give_back(void)
                         frame_discard(&env.pg, &list, f);
         }
         frame_list_drain(&env.pg, &list);
-        clock_pass(&env.pg, FRAMES, cnt);
+        env_pass(FRAMES, cnt);
 }
 
 static void test_race(void **state)

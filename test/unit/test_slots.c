@@ -32,6 +32,7 @@
 struct control control;
 struct vcpu_stats vcpu_self_stats;
 struct pager pager;
+struct vcpu vcpu_self;
 const struct vcpu_fixed vcpu_self_fixed;
 /* to EXIT_LEASE, if it is an error; 0: slab after slab, SLABS of them, then -ENOSPC */
 static int64_t answer;

@@ -34,7 +34,9 @@ static void vcpu_point(void);
 #include "pager_env.h"
 #include "pager/frames.c"
 #include "pager/transition.c"
+#include "pager/balance.c"
 #include "pager/clock.c"
+#include "pager/evict.c"
 
 #define VCPUS      4                    /* of the program; the cleaner's is the last */
 #define TOUCHES    80                   /* of a vCPU in a run */
@@ -53,7 +55,7 @@ enum kind {
         ROOM,                           /* for all pages, which vCPUs write to */
         CLEAN,                          /* pages that nobody writes to need no slots */
         HOT,                            /* room, but others use as many pages as there are frames */
-        HOARD,                          /* room, but a vCPU that computes has all free frames */
+        HOARD,                          /* room, but vCPUs that compute have all free frames */
         EXHAUSTED,                      /* more pages than room */
         EXHAUSTED_HOT,                  /* and others use a few pages all the time */
         LEAVES,                         /* the first that gives up unmaps pages: then there is */
@@ -71,6 +73,8 @@ static struct {
         bool asleep[VCPUS], cleaner_sleeps, out[VCPUS], kicked[VCPUS];
         jmp_buf end;                    /* of the cleaner */
         uint64_t last;                  /* step: when a vCPU got on */
+        unsigned kick;                  /* steps until the host runs a vCPU that is kicked */
+        uint32_t found;                 /* the last value of control.starved */
 } m;
 static struct { uint64_t waits, gave_up, left, taken, given, locked, hot; } seen;
 
@@ -150,6 +154,7 @@ int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t
         case EXIT_WAIT_FRAMES:
                 seen.waits++;
                 sleep_on(&m.asleep[me], &control.frames_seq, (uint32_t)a0);
+                sched_delay(rnd(chance(4) ? 4000 : 40));        /* until the host runs it */
                 break;
         case EXIT_WAKE_FRAMES:
                 memset(m.asleep, 0, sizeof(m.asleep));
@@ -210,7 +215,7 @@ static bool bring(unsigned v, pte_t p)
         if (n == FRAME_NONE)
                 return false;
         int err = pte_kind(p) == PTE_REMOTE
-                          ? page_fetch(&env.pg, &env.pte[v], p, n)
+                          ? page_fetch(&env.pg, &env.pte[v], p, n, counters())
                           : page_install(&env.pg, &env.pte[v], n, PTE_ACCESS | PTE_W, PTE_A);
         if (err < 0)
                 frame_free(&env.pg, l, n);
@@ -283,23 +288,28 @@ static bool touch(unsigned v, bool write)
         }
 }
 
-static bool goes_on(void)
-{
-        /* It is kicked, but the host may not run it for a while. */
-        return (m.kicked[self] && chance(1000)) || m.stop || m.working == 1;
-}
-
-/* Touches no page for a while: sleeps in a call, or computes. */
+/* Touches no page for a while: sleeps in a call, or computes.  It may be kicked meanwhile, but the
+ * host does not run it at once. */
 static void rest(unsigned steps, bool computes)
 {
         const unsigned me = self;
 
         m.out[me] = !computes;
-        while (steps-- && !goes_on())
+        while (steps-- && !m.stop && m.working > 1) {
+                if (computes && m.kicked[me] && chance(m.kick))
+                        look_at_events();
                 vcpu_point();
+        }
         m.out[me] = false;
         m.last = sched_steps;
         look_at_events();
+}
+
+static void hoard(void)
+{
+        if (vcpu_self.frames.free.n == 0)
+                frame_list_refill(&env.pg, &vcpu_self.frames, counters());
+        rest(20000, true);
 }
 
 /* A page that is there stays.  As page_set_locked(), at most half of the frames. */
@@ -326,10 +336,6 @@ static void vcpu(void *arg)
         const bool hot = is_hot(me);
         unsigned next = hot ? 0 : rnd(m.pages);
 
-        if (m.kind == HOARD && me == 1) {
-                frame_list_refill(&env.pg, &vcpu_self.frames, counters());
-                rest(20000, true);
-        }
         for (unsigned i = 0; hot ? m.cool > 0 : i < TOUCHES; i++) {
                 unsigned v = hot ? (me - 1) * m.hot + next++ % m.hot
                              : chance(2) ? next++ : rnd(m.pages);
@@ -343,6 +349,8 @@ static void vcpu(void *arg)
                         m.last = sched_steps;
                 if (m.lock && chance(2))
                         lock(v % m.pages);
+                if (m.kind == HOARD && me > 0 && chance(2))
+                        hoard();
                 if (hot ? m.kind == HOT && chance(2000) : chance(8))
                         rest(rnd(chance(4) ? 20000 : 100), chance(2));
         }
@@ -379,8 +387,19 @@ static void io(void *arg)
 
 static bool post_some(void) { return chance(2); }
 
+/* The cleaner finds that no frame can be freed: then none is free, nor has been for some turns. */
+static void check_finding(void)
+{
+        uint32_t found = control.starved;
+
+        if (found && found != m.found && m.room && frames_there(&env.pg))
+                sched_fail("the cleaner gave up, %u frames free", env.pg.nfree);
+        m.found = found;
+}
+
 static void tick(void)
 {
+        check_finding();
         if (chance(30))
                 env.flushed = env.flush_epoch;
         if (m.working && sched_steps - m.last > MOST_STEPS)
@@ -394,12 +413,16 @@ static void run_begins(void)
 
         memset(&m, 0, sizeof(m));
         memset(blocks, 0, sizeof(blocks));
+        memset(counts, 0, sizeof(counts));
         memset(&control, 0, sizeof(control));
         m.kind = rnd(KINDS);
         m.room = m.kind < EXHAUSTED;
         m.writes = m.kind != CLEAN;
+        m.kick = chance(2) ? 1000 : 20000;
         m.lock = (m.kind == ROOM || m.kind == CLEAN) && chance(2);
-        if (m.kind == HOT) {
+        if (m.kind == HOARD) {
+                slots = rnd(4);         /* so that most pages cannot leave */
+        } else if (m.kind == HOT) {
                 slots = frames;
                 m.hot = frames / (VCPUS - 1);
         } else if (m.kind == EXHAUSTED_HOT) {

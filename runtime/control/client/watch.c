@@ -30,7 +30,7 @@ static const char *const kinds[] = { "zero", "file", "fetch", "shared", "wait", 
 struct sample {
         double seconds, faults, kind[KINDS], in, out, evicted;  /* the last five per second */
         uint64_t p50, p99;              /* of a fetch, ns; 0: none */
-        uint64_t cache, cache_used, far, far_used;      /* bytes */
+        uint64_t cache, cache_used, hot, to_be_cold, far, far_used;     /* bytes */
         double hits;                    /* of what was prefetched, percent; -1: nothing was */
         unsigned nodes;
         /* Of memory tiers only a single one's pages are counted. */
@@ -88,6 +88,8 @@ static void take(struct sample *s, const char *flat)
         s->p99 = flat_number(flat, "latency_ns.fetch.p99");
         s->cache = flat_number(flat, "cache_bytes");
         s->cache_used = flat_number(flat, "cache_used_bytes");
+        s->hot = flat_number(flat, "cache_hot_bytes");
+        s->to_be_cold = flat_number(flat, "cache_to_be_cold_bytes");
         s->far = flat_number(flat, "far_bytes");
         s->far_used = flat_number(flat, "far_used_bytes");
         s->hits = ahead ? 100.0 * (double)flat_number(flat, "count.prefetch_hits") / (double)ahead
@@ -130,6 +132,8 @@ static void print_line(const struct sample *s)
         printf(", pages in %.0f/s, out %.0f/s", s->in, s->out);
         printf(", cache %s of", size_text(s->cache_used, b));
         printf(" %s", size_text(s->cache, b));
+        printf(", hot %s", size_text(s->hot, b));
+        printf(", to be cold %s", size_text(s->to_be_cold, b));
         printf(", far %s", size_text(s->far_used, b));
         printf(", prefetch hits %s", hits(s, b));
         for (unsigned n = 0; n < s->nodes; n++)
@@ -152,6 +156,8 @@ static void print_screen(pid_t pid, const struct sample *s)
                s->evicted);
         printf("prefetch hits         %s\n", hits(s, b));
         printf("cache       %12s of %s\n", size_text(s->cache_used, b), size_text(s->cache, c));
+        printf("  hot       %12s, to be cold %s\n", size_text(s->hot, b),
+               size_text(s->to_be_cold, c));
         printf("far memory  %12s of %s\n\n", size_text(s->far_used, b), size_text(s->far, c));
         for (unsigned n = 0; n < s->nodes; n++) {
                 printf("node %-3u", n);
@@ -176,8 +182,9 @@ static void print_json(const struct sample *s)
         if (s->hits >= 0)
                 printf("\"prefetch_hit_percent\": %.1f, ", s->hits);
         printf("\"cache_bytes\": %" PRIu64 ", \"cache_used_bytes\": %" PRIu64
+               ", \"cache_hot_bytes\": %" PRIu64 ", \"cache_to_be_cold_bytes\": %" PRIu64
                ", \"far_bytes\": %" PRIu64 ", \"far_used_bytes\": %" PRIu64 ", \"nodes\": [",
-               s->cache, s->cache_used, s->far, s->far_used);
+               s->cache, s->cache_used, s->hot, s->to_be_cold, s->far, s->far_used);
         for (unsigned n = 0; n < s->nodes; n++) {
                 printf("%s{\"url\": ", n ? ", " : "");
                 json_string(stdout, s->node[n].url);
