@@ -27,11 +27,12 @@ skip() {
     printf 'ok %d - %s # SKIP %s\n' "$number" "$1" "$2"
 }
 
-# wanted NAME: whether a case is to be run: its name matches $only, and it comes behind the case
-# $CASES_AFTER, with which an earlier run ended. Where that variable is set, empty too, each case is
-# announced (test/lab.sh). Not in a subshell, which would forget that the case was met.
+# wanted NAME: whether a case is to be run: its name matches $only and not $except, and it comes
+# behind the case $CASES_AFTER, with which an earlier run ended. Where that variable is set, empty
+# too, each case is announced (test/lab.sh). Not in a subshell, which would forget that the case was
+# met.
 wanted() {
-    [[ -z ${only-} || $1 =~ $only ]] || return
+    [[ -z ${only-} || $1 =~ $only ]] && ! [[ -n ${except-} && $1 =~ $except ]] || return
     if [ -n "${CASES_AFTER-}" ]; then
         [ "$1" != "$CASES_AFTER" ] || CASES_AFTER=''
         return 1

@@ -9,6 +9,7 @@
 #   # up                   no case has run so far: the time of the next one begins here
 #   # took SECONDS: CASE   of a case that has no line of its own
 #   # once more            the cases so far had failed, and run again (patient)
+#   # first try: CASE # WHY  this one failed, and runs again
 
 : "${queue_dir:=build}"         # for the output of each suite, and for the results
 queue_workers=2
@@ -214,16 +215,20 @@ queue_slowest() {
         }'
 }
 
-# Cases that failed at first, of suites that passed in the end.
+# Cases that failed at first, and passed in the end.
 queue_retried() {
     local name failed log
     while IFS=$'\t' read -r name _ failed _; do
         log=$(queue_log "$name")
-        if [ "$failed" -eq 0 ] && grep -qs '^# once more$' "$log"; then
+        [ -e "$log" ] || continue
+        if [ "$failed" -eq 0 ] && grep -q '^# once more$' "$log"; then
             sed '/^# once more$/q' "$log" >"$queue_dir/test-first-try"
             queue_cases "$queue_dir/test-first-try" | sed "/^    /d; s|^|$name: |" | grep . ||
                 echo "$name: it ended without a result"
         fi
+        awk -v suite="$name: " '
+            sub(/^# first try: /, "") { sub(/ # .*/, ""); tried[$0] }
+            sub(/^ok [0-9]+ - /, "") && $0 in tried { print suite $0 }' "$log"
     done <"$queue_results"
 }
 

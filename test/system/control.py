@@ -245,7 +245,8 @@ def watched():
     for line in interrupted(3, p.pid, "watch", "0.2"):
         check(re.fullmatch(r"\d\d:\d\d:\d\d [\d]+ faults/s \(zero \d+, file \d+, fetch \d+, shared "
                            r"\d+, wait \d+, marker \d+\), fetch p50, p99 [\d.]+ \w+, [\d.]+ \w+, "
-                           r"pages in \d+/s, out \d+/s, cache \S+ of 2M, far \S+, prefetch hits -, "
+                           r"pages in \d+/s, out \d+/s, cache \S+ of 2M, hot \S+, to be cold \S+, "
+                           r"far \S+, prefetch hits -, "
                            r"node 0 in \d+/s out \d+/s\n", line), line)
     for line in interrupted(3, p.pid, "watch", "0.2", "--json"):
         s = json.loads(line)

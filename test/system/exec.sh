@@ -187,7 +187,7 @@ descriptors() {
 lives() {
     local expect=${*: -1} seen=() pids pid turn
     mkfifo "$WORK/end"
-    "$vmrun" --cache 1M --node mem:64M "${vmrun_flags[@]}" "${@:1:$#-1}" -- \
+    "$vmrun" --cache 4M --node mem:64M "${vmrun_flags[@]}" "${@:1:$#-1}" -- \
         /usr/bin/python3 -c 'import os, subprocess, sys, time
 a = os.fork() or time.sleep(1000)
 b = os.fork() or os.execlp("sleep", "sleep", "1000")

@@ -37,7 +37,8 @@ def level(results):
 def same(name, native, guest):
     """Whether the results agree, but for the parts that depend on the emulator.
 
-    These are RF in a frame, and the error code of INT n (QEMU says 16 n + 2 for 8 n + 2).
+    These are RF in a frame; the error code of INT n (QEMU says 16 n + 2 for 8 n + 2); and a null
+    selector in DS or ES, whose low bits an interrupt clears when it returns to ring 3.
     """
     def plain(result):
         result = re.sub(r"flags 0x([0-9a-f]+)",
@@ -46,6 +47,8 @@ def same(name, native, guest):
             n = int(name[4:], 16)
             result = re.sub(rf"trap 13 err ({16 * n + 2:#x}|{8 * n + 2:#x}) ",
                             "trap 13 err of its gate ", result)
+        if name in ("mov ds, 3", "mov es, 3"):
+            result = result.replace("rax 0x3 ", "rax 0x0 ")
         return result
     return plain(native) == plain(guest)
 

@@ -139,8 +139,10 @@ profile_refusals() {
     no_profile 'a profile called yes' yes 'give no, or the path of a file, as in ./profile$'
     selected "$name" || return 0
     rm -f "$WORK/conf.p" "$WORK/conf.p.txt"
-    { cat "$XDG_CONFIG_HOME/vmrun.conf"; printf '[vmrun]\nprofile = %s\n' "$WORK/conf.p"; } \
-        >"$WORK/profile.conf"
+    {
+        printf '[vmrun]\nprofile = %s\n' "$WORK/conf.p"
+        grep -vxF '[vmrun]' "$XDG_CONFIG_HOME/vmrun.conf"
+    } >"$WORK/profile.conf"
     run_limited "$vmrun" --config "$WORK/profile.conf" "${vmrun_flags[@]}" --no-profile -- true
     { [ "$status" = 0 ] && [ ! -e "$WORK/conf.p" ]; } || why="status $status; --no-profile"
     run_limited "$vmrun" --config "$WORK/profile.conf" "${vmrun_flags[@]}" -- true

@@ -60,14 +60,18 @@ static void copy(pid_t pid, uint64_t at, void *data, size_t size, bool in)
                 err(2, "memory of %d at %#lx", pid, at);
 }
 
-/* Waits for the next stop at the beginning or end of a system call.  All signals are blocked. */
+/* Waits for the next stop at the beginning or end of a system call.  All signals are blocked; but
+ * trace() may have interrupted the thread after KVM_RUN had ended. */
 static void wait_stop(pid_t pid)
 {
         int status;
 
-        request(PTRACE_SYSCALL, pid, NULL, NULL);
-        if (waitpid(pid, &status, __WALL) != pid || !WIFSTOPPED(status) ||
-            WSTOPSIG(status) != (SIGTRAP | 0x80))
+        do {
+                request(PTRACE_SYSCALL, pid, NULL, NULL);
+                if (waitpid(pid, &status, __WALL) != pid || !WIFSTOPPED(status))
+                        errx(2, "thread %d has ended: status %#x", pid, status);
+        } while (status >> 16 == PTRACE_EVENT_STOP);
+        if (WSTOPSIG(status) != (SIGTRAP | 0x80))
                 errx(2, "thread %d is not at its system call: status %#x", pid, status);
 }
 

@@ -6,7 +6,7 @@ steps() {
     local t=$build/test/system/t_steps rounds=512
     # Each of 256 pairs of a signal and its action, at each of some 170 steps.
     [ "$long" = no ] || rounds=50000
-    [ -z "$sizing" ] || rounds=32
+    [ "$brief" = no ] || rounds=32
     at_steps 'signals at each step of a fork' signals "$t" fork "$rounds"
     at_steps 'signals at each step of a vfork' signals "$t" vfork "$rounds"
     # Each of some 300 steps, a thousand times.

@@ -70,9 +70,18 @@ static bool are_far(void)
         return all;
 }
 
+/* Pages that came back may be hot. */
+static void cool(uint64_t page)
+{
+        CHECK(madvise((char *)memory + page * PG, PG, MADV_COLD) == 0);
+}
+
 /* They leave the cache again, for pages that are new. */
 static void push_out(void)
 {
+        cool(late);
+        for (unsigned i = 0; i < EARLY; i++)
+                cool(early[i]);
         for (unsigned turn = 0; !are_far(); turn++) {
                 CHECK(turn < 4);
                 char *more = map_pages(MORE, RW, MAP_PRIVATE);

@@ -80,7 +80,7 @@ static const struct place places[] = {
         WORD(regs.rsp),
         WORD(regs.ss),
         WORD(frames),
-        WORD(sweeper.at),
+        WORD(sweeper.cold_hand),
         CONTROL_WORD(abi_version),
         CONTROL_WORD(stats_on),
         CONTROL_WORD(overcommit),
