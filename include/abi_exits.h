@@ -101,6 +101,16 @@ enum exit_op {
         EXIT_NO_MEMORY,
         /* Releases shared slots.  a[0] address of uint64_t[] in the window, a[1] how many. */
         EXIT_SLOTS_RELEASE,
+        /* Memory for the queues to a node that kern drives by itself (abi_direct.h).  a[0] the
+         * node, a[1] to a[4] addresses of zeroed struct direct_queue in the window, with node and
+         * number.  ret: guest-physical address of DIRECT_RINGS bytes for their rings; the host
+         * makes the queues UP when they are there.  -EOPNOTSUPP: there will be none. */
+        EXIT_DIRECT,
+        /* The doorbell of such a queue.  a[0] the node, a[1] the number of the queue, a[2] 1: not
+         * for the first time, so the I/O side looks whether the node is there.  Does the work of
+         * the I/O thread, too, if there is none.  ret: 0; -EACCES: the kernel does not let this
+         * thread ring, and a thread of vmrun does it. */
+        EXIT_DIRECT_RING,
 
         /* --- waiting and waking --- */
 

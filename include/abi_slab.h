@@ -19,11 +19,16 @@ struct slab {
         /* Not SLAB_REMOTE: address in FAR_WINDOW, equal in guest and host. */
         uint64_t va;
         uint64_t gpa;
-        uint32_t node, pad;
+        uint32_t node;
+        uint32_t queues;                /* 1: kern makes queues to the node (abi_direct.h) */
         uint64_t map_gpa;               /* of its struct slab_map (allocator.h) */
         /* SLAB_TIMED, equal for all slabs of a node: ticks of the TSC; ticks a page, in units of
          * 2^-SLAB_TICK_SHIFT. */
         uint64_t latency, page_ticks;
+        /* Pages are read by queues of this epoch; 0: by none.  Address and key, as a card has them,
+         * change only while none of the node's queues is UP. */
+        _Atomic uint32_t direct, key;
+        _Atomic uint64_t from;
 };
 #define SLAB_TICK_SHIFT 16
 

@@ -141,6 +141,11 @@ struct vcpu {
         /* Writes of the bulk ring before this index are over and were reported
          * (kern/far/rings.c). */
         uint32_t writes_seen;
+        /* Queues that kern drives by itself (kern/far/direct/queue.h): the one to which this vCPU
+         * last posted a READ, which has that number there; one whose doorbell it has to ring; the
+         * host cannot ring for it; how often it slept for a page; it waits for a part of a page. */
+        struct direct_queue *direct, *bell;
+        uint32_t direct_at, may_not_ring, direct_sleeps, part_asked;
         /* The record of this vCPU's faults, from which kern predicts the next ones: a struct
          * lookahead (kern/pager/lookahead.h), which the host does not read. */
         uint64_t lookahead[LOOKAHEAD_ROOM / 8];

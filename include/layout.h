@@ -14,6 +14,7 @@
  *                                  their own addresses
  *   0x00006ff000000000 TREE_WINDOW the slots of the far tiers and their holders (allocator.h),
  *                                  mapped in doubling steps
+ *   0x00006fff00000000 NIC_WINDOW  rings of queues that kern drives by itself (abi_direct.h)
  *   0x0000700000000000             end of the range that vmrun keeps for itself
  *   0x00007ffffffff000             top of the program's stack
  *
@@ -40,7 +41,8 @@
 #define ARENA           0x6e0000000000
 #define ARENA_END       0x6ff000000000
 #define TREE_WINDOW     0x6ff000000000
-#define TREE_WINDOW_END 0x700000000000
+#define TREE_WINDOW_END 0x6fff00000000
+#define NIC_WINDOW      0x6fff00000000
 #define RESERVED_START  0x678000000000  /* PML4[207]: the private slot of each vCPU */
 #define RESERVED_END    0x700000000000
 #define TASK_SIZE       0x7ffffffff000

@@ -19,6 +19,7 @@
 #include "base/privfd.h"
 #include "base/word.h"
 #include "exits.h"
+#include "far/direct.h"
 #include "far/io.h"
 #include "far/lease.h"
 #include "marshal/call.h"
@@ -62,6 +63,16 @@ static int64_t wait_pte(struct thread *t, uint64_t at, uint32_t seen, bool for_v
         else if (word)
                 word_sleep(word, seen, &limit);
         return 0;
+}
+
+static int64_t ring(const struct exit_req *rq)
+{
+        int64_t err = direct_exit_ring(rq);
+
+        io_turn();                      /* with --io inline no other exit may come for long */
+        if (err || rq->a[2])
+                io_wake();
+        return err;
 }
 
 #define SYSCALL_LEN 2                   /* bytes of the instruction */
@@ -242,6 +253,8 @@ static int64_t serve(struct thread *t, enum exit_op op)
         case EXIT_LEASE:          return far_exit_lease(t, rq);
         case EXIT_NO_MEMORY:      return far_exit_no_memory();
         case EXIT_SLOTS_RELEASE:  return far_exit_release(t, rq);
+        case EXIT_DIRECT:         return direct_exit_make(t, rq);
+        case EXIT_DIRECT_RING:    return ring(rq);
         case EXIT_WAIT_FRAMES: word_sleep(&CONTROL->frames_seq, (uint32_t)rq->a[0], NULL); return 0;
         case EXIT_STOCKS:         return take_stocks(t, rq->a[0]);
         case EXIT_WAKE_FRAMES:    word_wake(&CONTROL->frames_seq, INT_MAX); return 0;
@@ -278,7 +291,8 @@ static bool is_for_lender(enum exit_op op)
         case EXIT_FILE_READ: case EXIT_ANON_SHARED: case EXIT_SHARED_AGAIN: case EXIT_FILE_REF:
         case EXIT_SHARED_UNMAP: case EXIT_SHARED_CHECK: case EXIT_MINCORE: case EXIT_FILE_MAPPED:
         case EXIT_ARENA_COPY: case EXIT_GROW_POOL: case EXIT_LEASE: case EXIT_NO_MEMORY:
-        case EXIT_SLOTS_RELEASE: case EXIT_SERVICE_WAKE: case EXIT_TIME: case EXIT_GUIDES:
+        case EXIT_SLOTS_RELEASE: case EXIT_DIRECT: case EXIT_DIRECT_RING: case EXIT_SERVICE_WAKE:
+        case EXIT_TIME: case EXIT_GUIDES:
                 return true;
         case EXIT_WAIT_PTE:
                 return opt.io == IO_INLINE;

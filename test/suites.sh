@@ -190,6 +190,7 @@ suites() {
         suite 'mutants of the lives in the tree' 1200 - test/unit/mutate_life.sh
         suite 'mutants of the fences' 1200 - test/unit/mutate_fence.sh
         suite 'mutants of the copies' 1200 - test/unit/mutate_copies.sh
+        suite "mutants of kern's own queues" 300 - test/unit/mutate_direct.sh
         suite 'mutants of what vCPUs share' 300 - test/unit/mutate_lines.sh
         suite 'mutants of mappings' 300 - test/unit/mutate_memory.sh
         suite 'mutants of threads' 600 - test/unit/mutate_threads.sh
@@ -200,8 +201,12 @@ suites() {
 }
 
 natively() {
-    native 'system tests on this machine' 600 "in_system --working ${long[*]}" \
-        test/system/run --working "${long[@]}" "${one[@]}" --limit $command build/vmrun
+    # Each case once, with its smallest cache.
+    local sizes=(--small)
+    [ -z "$case" ] || sizes=()
+    ! is_full || sizes=(--long)
+    native 'system tests on this machine' 600 "in_system --working ${sizes[*]}" \
+        test/system/run --working "${sizes[@]}" "${one[@]}" --limit $command build/vmrun
     native 'system tests that wait, on this machine' 210w 'in_system --waiting' \
         test/system/run --waiting "${long[@]}" "${one[@]}" --limit $command build/vmrun
     native "kern's ways in, fuzzed on this machine" 20 - test/system/entry-fuzz $fuzz build/vmrun
@@ -239,14 +244,19 @@ natively() {
 }
 
 in_the_lab() {
-    # Each case once, with its smallest cache: the other sizes run natively. A run without --full
-    # has fewer programs. With other paging and over nodes a run with --full has fewer, too.
+    # Each case once, with its smallest cache: the others run natively with --full. A run without
+    # that has fewer programs. With other paging and over nodes a run with --full has fewer, too.
     local few=(--few --small --brief) kinds=("${about_memory[@]}" --small --brief)
     # Where only the paging or the nodes differ: the cases that change page tables most. With
     # emulated nodes the hardest of them takes minutes.
-    local most='true|randmem, |sqlite3|hints|t_fork$|t_maps$|t_exec|memory op'
-    local paging=("${kinds[@]}" --only "^($most|t_memory, )")
+    local most='true|randmem, |sqlite3|hints|t_maps$|t_exec|memory op'
+    local paging=("${kinds[@]}" --only "^($most|t_fork$)")
     kinds+=(--only "^($most)")
+    # These are about vmrun's side, which is the same where programs run on this machine itself.
+    local outside='wire: |replay: |a profile |.* has a profile|t_profile|two quicksorts|RssAnon'
+    outside+='|what (a program|children) had|.* (the arguments, env|another copy of vmrun)|--stats'
+    outside+='|guide malloc|python3, (subprocess|execve while)'
+    [ $runs_here = no ] || few+=(--except "^($outside)")
     # A case that is named is wanted, also if it is none of the few.
     [ -z "$case" ] || few=(--small) kinds=("${about_memory[@]}" --small) paging=("${kinds[@]}")
     ! is_full || few=(--small) kinds=(--working --few --small) paging=("${kinds[@]}")
@@ -266,6 +276,9 @@ in_the_lab() {
         patient lab_suite --rdma -- test/rdma/run "${one[@]}" build
     suite 'the driver of RDMA nodes, in the lab' 110w 'in_source test/rdma/driver.c' \
         patient tap lab_suite -- test/rdma/driver.sh build ${case:+"$case"}
+    suite "a card's register as memory of a guest, in the lab" 15 - \
+        tap lab_suite --mem 2048 --qemu=-device --qemu=edu,dma_mask=0xffffffff -- \
+        build/test/rdma/bar
     suite 'memnode and the kernel NBD client, in the lab' 30 'in_source test/nbd/run' \
         lab_suite -- test/nbd/run --kernel --only "${one[1]-kernel}" build/memnode/memnode
     suite 'random faults over RDMA, in the lab' $((3 * faults))w - \
@@ -274,9 +287,9 @@ in_the_lab() {
     suite 'random faults with copies over RDMA, in the lab' $((3 * faults))w - \
         lab_suite --rdma -- test/faults/random --copies --rdma 10.77.0.1 \
         --seconds $((3 * faults)) --log build/random-copies-rdma.log build
-    suite 'faults of memory nodes, in the lab' 320 'in_source test/faults/cases.sh' \
-        patient lab_suite --memnodes 2 --memnode-size 256M -- \
-        test/faults/run "${long[@]}" "${one[@]}" build
+    suite 'faults of memory nodes, in the lab' 500w 'in_source test/faults/cases.sh' \
+        lab_suite --memnodes 2 --memnode-size 256M -- \
+        test/faults/run --patient "${long[@]}" "${one[@]}" build
     suite 'copies on a disk that hangs, in the lab' 60w 'in_source test/faults/disk' \
         lab_suite -- test/faults/disk "${long[@]}" "${one[@]}" build
     suite 'system tests in the lab, shadow paging' 200 "in_system ${paging[*]}" \

@@ -19,6 +19,9 @@ static inline void cpu_ring_doorbell(void)
         __asm__ volatile("outb %%al, %0" :: "i"(DOORBELL_PORT), "a"(0) : "memory");
 }
 
+/* All stores before it are seen before those after it, whatever the types of their memory. */
+static inline void cpu_store_fence(void) { __asm__ volatile("sfence" ::: "memory"); }
+
 static inline void cpu_relax(void) { __asm__ volatile("pause"); }
 
 static inline uint64_t cpu_tsc(void)

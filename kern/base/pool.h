@@ -5,7 +5,7 @@
 #define VMRUN_POOL_H
 
 /* A page is reused only for the purpose it was first taken for, which makes it type-stable. */
-enum pool_kind { POOL_PT, POOL_VMA, POOL_KINDS };
+enum pool_kind { POOL_PT, POOL_VMA, POOL_CARD, POOL_KINDS };
 
 /* NULL when the pool cannot grow. */
 void *pool_page(enum pool_kind kind);

@@ -41,20 +41,45 @@ static void submit(struct io_ring *r, uint32_t tail)
         ring_doorbell();
 }
 
-void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte)
+static inline void read_page(uint64_t slot, frame_t f, uint16_t vcpu, uint16_t wrong,
+                             uint64_t asked)
 {
         struct io_ring *r = &rings()->demand;
         uint32_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
         struct io_entry *e = &r->entry[tail % IO_RING];
 
-        (void)pte;                      /* the host finds the entry by the frame */
         if (tail - atomic_load_explicit(&r->head, memory_order_acquire) >= IO_RING)
                 kern_bug("the ring of demand reads is full", tail, slot);
         e->op = IO_READ;
         e->frame = f;
+        e->offset = vcpu;
+        e->len = wrong;
         e->slot = slot;
-        e->asked = fetch_sampled() ? cpu_tsc() : 0;
+        e->asked = asked;
         submit(r, tail);
+}
+
+void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte)
+{
+        (void)pte;                      /* the host finds the entry by the frame */
+        read_page(slot, f, 0, 0, fetch_sampled() ? cpu_tsc() : 0);
+}
+
+void ring_read_for(uint64_t slot, frame_t f, uint32_t vcpu, bool wrong)
+{
+        read_page(slot, f, (uint16_t)(vcpu + 1), wrong, 0);
+}
+
+bool ring_has_room(void)
+{
+        const struct io_ring *r = &rings()->demand;
+
+        /* Else it could reuse the entry of a part, which is this vCPU's until that has come. */
+        if (vcpu_self.part_asked)
+                return false;
+        /* Relaxed: a hint; only this vCPU fills the ring. */
+        return atomic_load_explicit(&r->tail, memory_order_relaxed) -
+                       atomic_load_explicit(&r->head, memory_order_relaxed) < IO_RING / 2;
 }
 
 struct io_entry *ring_part(uint64_t slot, uint32_t offset, uint32_t len, bool raw)
@@ -72,6 +97,7 @@ struct io_entry *ring_part(uint64_t slot, uint32_t offset, uint32_t len, bool ra
         e->len = (uint16_t)len;
         e->slot = slot;
         e->asked = 0;
+        vcpu_self.part_asked = 1;
         submit(r, tail);
         return e;
 }
@@ -94,6 +120,7 @@ int ring_part_wait(struct io_entry *e)
                 do
                         vmexit(EXIT_WAIT_PTE, (uint64_t)&e->state, IO_AWAITED, 0);
                 while ((state = atomic_load(&e->state)) == IO_AWAITED);
+        vcpu_self.part_asked = 0;
         return state == IO_LOST ? -EIO : 0;
 }
 

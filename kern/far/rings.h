@@ -8,6 +8,10 @@
 #include "pager/frame.h"
 
 void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte);
+/* As ring_read(), for a vCPU that asked the node without the host.  wrong: the page came, and was
+ * not what was written.  At most IO_RING / 2 while ring_has_room() is asked before each. */
+void ring_read_for(uint64_t slot, frame_t f, uint32_t vcpu, bool wrong);
+bool ring_has_room(void);
 
 /* Prefetches of this vCPU that are under way: at most IO_RING, else ring_prefetch() has no room.
  * After one or more calls of ring_prefetch(), ring_prefetch_ring() tells the I/O thread. */

@@ -12,6 +12,7 @@
 #include "base/state.h"
 #include "base/string.h"
 #include "base/tables.h"
+#include "far/direct/queue.h"
 #include "far/rings.h"
 #include "far/slotmap.h"
 #include "far/slots.h"
@@ -94,8 +95,10 @@ static bool add_slab(uint32_t i)
             (s->kind != SLAB_REMOTE &&
              !pt_map_window(s->va, s->gpa, (uint64_t)s->pages * PAGE_SIZE)))
                 return false;
-        if (s->kind == SLAB_TIMED)
-                timed_add(s);
+        if (s->kind == SLAB_TIMED && !timed_add(s))
+                return false;
+        if (s->kind == SLAB_REMOTE && s->queues && !direct_has(s->node) && !direct_make(s->node))
+                return false;
         capacity += s->pages;
         slots.nslabs = i + 1;
         may_find();
@@ -226,9 +229,16 @@ uint32_t slots_ahead(void) { return ring_prefetches() + timed_ahead(); }
 static __attribute__((noinline)) void post_read(const struct slab *s, uint64_t slot, frame_t f,
                                                 pte_slot_t *pte)
 {
-        if (s->kind == SLAB_TIMED)
+        bool timed = s->kind == SLAB_TIMED;
+        /* Relaxed: the queue's lock orders it. */
+        struct direct_queue *q = atomic_load_explicit(&s->direct, memory_order_relaxed)
+                                         ? direct_read(s, slot, f) : NULL;
+
+        if (timed && q)
+                timed_rung(q);
+        else if (timed)
                 timed_read(s, slot_va(s, slot), f, IO_READ);
-        else
+        else if (!q)
                 ring_read(slot, f, pte);
 }
 
@@ -344,8 +354,12 @@ void env_wait_pte(pte_slot_t *pte, pte_t seen)
         /* Another vCPU ends PART. */
         bool part = pte_kind(seen) == PTE_PART;
 
-        if (part || !timed_wait((void *)pte_word(pte), half, (frame_t)(pte_num(seen) - pager.pfn0)))
-                vmexit(EXIT_WAIT_PTE, pte_word(pte), half, part);
+        void *word = (void *)pte_word(pte);
+        frame_t f = (frame_t)(pte_num(seen) - pager.pfn0);
+
+        if (!part && (timed_wait(word, half, f) || direct_wait(word, half, f)))
+                return;
+        vmexit(EXIT_WAIT_PTE, (uint64_t)word, half, part);
 }
 
 bool env_wait_on(uint64_t *begun)
@@ -355,6 +369,10 @@ bool env_wait_on(uint64_t *begun)
         if (!*begun)
                 *begun = now;
         timed_poll();
+        bool direct = direct_poll();
         /* Relaxed: a hint from the I/O thread that orders nothing. */
-        return now - *begun < atomic_load_explicit(&control.wait_ticks, memory_order_relaxed);
+        uint64_t most = atomic_load_explicit(&control.wait_ticks, memory_order_relaxed);
+        if (direct && most < DIRECT_SPIN_US * control.tsc_khz / 1000)
+                most = DIRECT_SPIN_US * control.tsc_khz / 1000;
+        return now - *begun < most;
 }

@@ -9,6 +9,8 @@
 #include "base/print.h"
 #include "base/state.h"
 #include "base/string.h"
+#include "base/pool.h"
+#include "far/direct/card.h"
 #include "far/timed.h"
 #include "far/wire.h"
 #include "pager/env.h"
@@ -34,24 +36,108 @@ static uint64_t now(void)
 
 static uint64_t sleep_least(void) { return SLEEP_LEAST_US * control.tsc_khz / 1000; }
 
-/* With the lock held. */
-static void copy(void *to, const void *from)
+/* What a network card does, which began at a time, takes no time.  With the lock held. */
+static void leave_out(uint64_t begun)
 {
-        uint64_t begun = cpu_tsc(), sum = atomic_load_explicit(&wires.copied, memory_order_relaxed);
+        uint64_t sum = atomic_load_explicit(&wires.copied, memory_order_relaxed);
 
-        copy_page(to, from);
         sum += cpu_tsc() - begun;
         atomic_store_explicit(&wires.copied, sum, memory_order_relaxed);
         atomic_store_explicit(&control.wire_copied, sum, memory_order_relaxed);
 }
 
-void timed_add(const struct slab *s)
+/* With the lock held. */
+static void copy(void *to, const void *from)
+{
+        uint64_t begun = cpu_tsc();
+
+        copy_page(to, from);
+        leave_out(begun);
+}
+
+/* --- cards --- */
+
+static struct {
+        struct card *first;             /* only grows, at its front */
+        bool stalled;                   /* one had no place on the wire for its next request */
+} cards;
+
+static struct card *new_card(unsigned node)
+{
+        char *page[3];
+
+        for (unsigned i = 0; i < 3; i++)
+                if (!(page[i] = pool_page(POOL_CARD)))
+                        return NULL;    /* what it has taken is left */
+        struct card *c = (struct card *)page[0];
+        card_init(c, node, page[1], page[2]);
+        return c;
+}
+
+static bool add_cards(unsigned node)
+{
+        struct direct_queue *queue[DIRECT_QUEUES];
+
+        for (unsigned i = 0; i < DIRECT_QUEUES; i++) {
+                struct card *c = new_card(node);
+                if (!c)
+                        return false;
+                queue[i] = &c->queue;
+                wire_lock(&wires);
+                c->next = cards.first;
+                cards.first = c;
+                wire_unlock(&wires);
+        }
+        direct_add(node, queue);
+        return true;
+}
+
+/* Puts what was posted to a card on its way, at time t.  With the lock held. */
+static void begin(struct card *c, uint64_t t)
+{
+        struct card_read r;
+
+        while (card_next(c, &r)) {
+                const struct wire_page page = {
+                        .slot = r.from, .card = c, .at = r.at, .op = IO_READ,
+                        .frame = (frame_t)(((char *)r.to - (char *)env_frame_va(0)) / PAGE_SIZE),
+                };
+                if (!wire_ask(&wires, c->node, &page, t)) {
+                        cards.stalled = true;
+                        return;
+                }
+                card_began(c);
+        }
+}
+
+void timed_rung(struct direct_queue *q)
+{
+        wire_lock(&wires);
+        uint64_t t = now(), begun = cpu_tsc();
+        begin((struct card *)q, t);
+        leave_out(begun);
+        wire_unlock(&wires);
+}
+
+/* A page has left the wire, so there is a place on it.  With the lock held. */
+static void begin_stalled(void)
+{
+        uint64_t t = now(), begun = cpu_tsc();
+
+        cards.stalled = false;
+        for (struct card *c = cards.first; c && !cards.stalled; c = c->next)
+                begin(c, t);
+        leave_out(begun);
+}
+
+bool timed_add(const struct slab *s)
 {
         if (s->node >= SLAB_NODES)
                 kern_bug("a slab's node has no such number", s->node, s->pages);
         wire_lock(&wires);
         wire_add(&wires, s->node, &(struct wire_rate){ s->latency, s->page_ticks });
         wire_unlock(&wires);
+        return !s->queues || direct_has(s->node) || add_cards(s->node);
 }
 
 void timed_read(const struct slab *s, const void *slot, frame_t f, enum io_op op)
@@ -89,6 +175,12 @@ static pte_slot_t *deliver(const struct wire_page *p)
         bool awaited;
 
         copy(env_frame_va(p->frame), p->slot);
+        if (p->card) {
+                uint64_t begun = cpu_tsc();
+                card_end(p->card, p->at);
+                leave_out(begun);
+                return NULL;
+        }
         if (p->op == IO_READ) {
                 awaited = page_fetched(f, pfn, PTE_P | PTE_A, 0);
         } else {
@@ -118,6 +210,8 @@ void timed_poll(void)
                 bool due = wire_take(&wires, now(), &p);
                 if (due)
                         awaited = deliver(&p);
+                if (due && cards.stalled)
+                        begin_stalled();
                 wire_unlock(&wires);
                 if (!due)
                         return;

@@ -11,14 +11,17 @@
 
 #include "abi_rings.h"
 #include "abi_slab.h"
+#include "far/direct/queue.h"
 #include "pager/frame.h"
 
-/* A slab of kind SLAB_TIMED is used from now on. */
-void timed_add(const struct slab *s);
+/* A slab of kind SLAB_TIMED is used from now on.  False: the pool is used up. */
+bool timed_add(const struct slab *s);
 
 /* Asks for the page in a slot's memory: op is IO_READ, or IO_PREFETCH or IO_MARKER for a page that
  * no vCPU waits for.  It ends by page_fetched(). */
 void timed_read(const struct slab *s, const void *slot, frame_t f, enum io_op op);
+/* A READ was posted to a queue that timed_add() made. */
+void timed_rung(struct direct_queue *q);
 /* Asks for len bytes of a slot's memory, over the wire of the slab's node.  Returns when they are
  * due. */
 uint64_t timed_part(const struct slab *s, size_t len);

@@ -43,10 +43,14 @@ static inline uint64_t wire_send(struct wire_link *l, const struct wire_rate *r,
         return wire_send_bytes(l, r, PAGE_SIZE, now, begun);
 }
 
+struct card;
+
 /* A page that is read. */
 struct wire_page {
         uint64_t due;
         const void *slot;               /* its memory */
+        struct card *card;              /* that was asked for it, as its request `at`; or NULL */
+        uint32_t at;
         frame_t frame;
         uint16_t vcpu;                  /* the vCPU that asked for it */
         uint8_t op;                     /* enum io_op */

@@ -30,6 +30,7 @@
 #include "base/state.h"
 #include "base/string.h"
 #include "base/tables.h"
+#include "far/direct/queue.h"
 #include "far/slots.h"
 #include "far/timed.h"
 #include "pager/pager.h"
@@ -322,6 +323,7 @@ static enum outcome settle(struct fault *f, enum outcome o, uint64_t exits)
         case WAIT_PTE:
                 return wait_for_other(f, exits);
         case FETCHING:
+                direct_ring();
                 if (recording())
                         record_wait(f->addr);
                 if (!f->in_range)

@@ -31,6 +31,7 @@ struct node_option {
         bool returned;                  /* it was drained, and is served again: no long waits */
         /* mem:, dax: as if behind a network: ns, and bytes a second; 0: no delay, no limit */
         uint64_t latency, bandwidth;
+        bool card;                      /* and read by way of a network card */
 };
 
 enum placement { PLACE_WEIGHTED, PLACE_LINEAR, PLACE_FREE };
@@ -48,8 +49,9 @@ struct options {
         unsigned timeout_ms;            /* how long a node may be silent before it counts as lost */
         unsigned connect_timeout_ms;    /* how long it may take to answer at start */
         /* which thread moves pages of remote nodes: the I/O thread, or the vCPUs' threads in an
-         * exit; AUTO only until the program starts */
-        enum { IO_THREAD, IO_INLINE, IO_AUTO } io;
+         * exit; AUTO only until the program starts.  Atomic: see io_keep_rights(). */
+        _Atomic enum io_mode { IO_THREAD, IO_INLINE, IO_AUTO } io;
+        bool direct;                    /* the fault handler reads pages of nodes by itself */
         uint32_t prefetch;              /* enum lookahead_policy */
         /* pages ahead, 0: the policy chooses; accesses that are looked at */
         unsigned prefetch_window, prefetch_history;

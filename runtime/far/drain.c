@@ -7,6 +7,7 @@
 #include "base/message.h"
 #include "common/clock.h"
 #include "far/copies.h"
+#include "far/direct.h"
 #include "far/drain.h"
 #include "far/nodes.h"
 #include "far/repair.h"
@@ -142,15 +143,15 @@ const char *drain_state(const struct far_node *n)
 static unsigned drain_node(struct far_node *n, struct node_drain *d)
 {
         if (!is_set(&n->is_drained)) {
-                if (!may_end(n))
+                if (!may_end(n) || !direct_is_idle(n))
                         return 0;
                 atomic_store_explicit(&n->is_drained, true, memory_order_relaxed);
                 request_hand_back(n);
                 note_drained(n);
         }
         /* The node may end before it is answered. */
-        if (!n->lost &&
-            (!request_is_idle(n) || has_unasked(n) || !n->driver->answer(n, true)))
+        if (!n->lost && (!direct_is_idle(n) || !request_is_idle(n) || has_unasked(n) ||
+                         !n->driver->answer(n, true)))
                 return 0;
         d->over = true;
         drain_is_over(n);

@@ -19,7 +19,7 @@
  *   io_forked()    in the child: not started, not attached, HOLD_NONE
  *
  * With --io inline io.lock takes the place of the states of the thread: io_hold() and io_stop()
- * lock it.
+ * lock it.  io_keep_rights() starts the thread later.
  *
  * [I] A sleeping I/O thread misses nothing.  It sets io_asleep (full barrier), then looks for news
  * once more; a vCPU moves its tail (full barrier), then looks at io_asleep.
@@ -56,6 +56,7 @@
 #include "far/request.h"
 #include "far/scrub.h"
 #include "far/turns.h"
+#include "far/wait.h"
 #include "vm/vm.h"
 
 #define INLINE_MORE 16                  /* turns after the turn that ended the wait */
@@ -84,8 +85,10 @@ static struct {
          * calls no driver after that. */
         atomic_bool stop_asked, stopped;
 
-        /* --io inline: guards requests and drivers, which belong to the I/O thread otherwise. */
+        /* --io inline: guards requests and drivers, which belong to the I/O thread otherwise.
+         * Always: guards `started` and opt.io from io_keep_rights(). */
         pthread_mutex_t lock;
+        atomic_bool rights_changed;     /* io_keep_rights() was called */
 } io = { .doorbell = -1, .lock = PTHREAD_MUTEX_INITIALIZER };
 enum { HOLD_NONE, HOLD_ASKED, HOLD_HELD, HOLD_END };
 
@@ -94,8 +97,10 @@ static bool is_remote(const struct far_node *n) { return n->driver->kind == SLAB
 /* One turn over rings, requests and drivers.  Returns how much there was to do. */
 static unsigned step(void)
 {
-        unsigned work = polled_take() + request_post();
+        unsigned work = requests.taken_over ? request_taken_over() : 0;
         frame_t frame;
+
+        work += polled_take() + request_post();
 
         for (unsigned i = 0; i < far_nodes(); i++)
                 if (far_node_at(i)->attached)
@@ -248,14 +253,16 @@ void io_wait(const void *word, uint32_t seen)
         if (!turn_begin(word, seen))
                 return;
         pthread_mutex_lock(&io.lock);
-        for (uint64_t since = __rdtsc(); atomic_load(w) == seen; turn_tell()) {
+        /* io_keep_rights() comes between two waits. */
+        for (uint64_t since = __rdtsc(); opt.io == IO_INLINE && atomic_load(w) == seen;
+             turn_tell()) {
                 if (step() > 0)
                         since = __rdtsc();
                 else if (__rdtsc() - since > io.spin_ticks && sleep_for_news(INLINE_MS))
                         since = __rdtsc();
         }
         /* Each transfer that is over by now saves the program an exit. */
-        for (unsigned i = 0; i < INLINE_MORE && step() > 0; i++)
+        for (unsigned i = 0; opt.io == IO_INLINE && i < INLINE_MORE && step() > 0; i++)
                 ;
         pthread_mutex_unlock(&io.lock);
         turn_over();
@@ -265,8 +272,17 @@ void io_keep(void)
 {
         if (!io.started || opt.io != IO_INLINE || pthread_mutex_trylock(&io.lock) != 0)
                 return;
-        if (step() == 0)
+        if (opt.io == IO_INLINE && step() == 0)
                 wait_for_news(0);       /* drivers look for answers where they were asked to */
+        pthread_mutex_unlock(&io.lock);
+}
+
+void io_turn(void)
+{
+        if (opt.io != IO_INLINE || !io.started || pthread_mutex_trylock(&io.lock) != 0)
+                return;
+        if (opt.io == IO_INLINE)
+                step();
         pthread_mutex_unlock(&io.lock);
 }
 
@@ -287,7 +303,9 @@ void io_hold(void)
                 return;
         if (opt.io == IO_INLINE) {
                 pthread_mutex_lock(&io.lock);
-                return;
+                if (opt.io == IO_INLINE)
+                        return;
+                pthread_mutex_unlock(&io.lock);
         }
         atomic_store(&io.hold, HOLD_ASKED);
         if (write(io.doorbell, &ring, sizeof(ring)) < 0 && errno != EAGAIN)
@@ -323,8 +341,10 @@ void io_forked(void)
         io.started = false;
         io.forked = true;
         atomic_store(&io.attached, 0);
-        for (unsigned i = 0; i < far_nodes(); i++)
+        for (unsigned i = 0; i < far_nodes(); i++) {
                 far_node_at(i)->attached = false;
+                far_node_at(i)->direct = NULL;  /* the child's kern makes its own */
+        }
         atomic_store(&io.hold, HOLD_NONE);
         pthread_mutex_init(&io.lock, NULL);
         turns_forked();
@@ -347,8 +367,13 @@ bool io_stop(unsigned limit_ms)
 
         if (!io.started)
                 return true;
-        if (opt.io == IO_INLINE)
-                return lock_within(&io.lock, limit_ms);     /* for good */
+        if (opt.io == IO_INLINE) {
+                if (!lock_within(&io.lock, limit_ms))
+                        return false;
+                if (opt.io == IO_INLINE)
+                        return true;    /* the lock is held for good */
+                pthread_mutex_unlock(&io.lock);
+        }
         atomic_store_explicit(&io.stop_asked, true, memory_order_relaxed);
         if (write(io.doorbell, &ring, sizeof(ring)) < 0)
                 return false;
@@ -388,6 +413,37 @@ static int start_thread(void)
         return -err;
 }
 
+static bool a_node_wants_rights(void)
+{
+        for (unsigned i = 0; i < far_nodes(); i++)
+                if (far_node_at(i)->driver->own_rights)
+                        return true;
+        return false;
+}
+
+/* [I] From the start of the program on opt.io changes under io.lock, and whoever works as the I/O
+ * side looks at it under that lock: so no vCPU does when the thread begins. */
+void io_keep_rights(void)
+{
+        int err = 0;
+
+        atomic_store(&io.rights_changed, true);
+        if (!a_node_wants_rights())
+                return;
+        own_threads_set_apart();
+        pthread_mutex_lock(&io.lock);
+        if (opt.io == IO_INLINE && io.started)
+                err = own_thread(&io.thread, io_main, NULL);
+        if (err)
+                info_("the I/O thread cannot be made: %s: the nodes over RDMA will be lost",
+                      strerror(err));
+        else if (opt.io == IO_INLINE) {
+                opt.io = IO_THREAD;
+                wait_first();
+        }
+        pthread_mutex_unlock(&io.lock);
+}
+
 void io_again(void)
 {
         if (!io.started)
@@ -425,6 +481,8 @@ int io_add(struct far_node *n, char *why)
                 choose_spin();
         }
         io_release();
+        if (!err && atomic_load(&io.rights_changed))
+                io_keep_rights();
         return err;
 }
 
@@ -437,6 +495,7 @@ void io_start(struct vm *vm, struct slot_pieces *pieces)
         if (!io.forked || opt.io == IO_INLINE)
                 attach_all();
         choose_spin();
+        pthread_mutex_lock(&io.lock);
         if (start_thread() != 0) {
                 opt.io = IO_INLINE;
                 if (!atomic_load(&io.attached))
@@ -445,4 +504,5 @@ void io_start(struct vm *vm, struct slot_pieces *pieces)
         if (opt.io == IO_INLINE)        /* nothing arrives until the waiting vCPU exits */
                 atomic_store_explicit(&CONTROL->wait_ticks, 0, memory_order_relaxed);
         io.started = true;
+        pthread_mutex_unlock(&io.lock);
 }

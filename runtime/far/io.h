@@ -26,6 +26,12 @@ void io_wait(const void *word, uint32_t seen);
 /* --io inline: looks after connections, and repairs, while no vCPU waits for a page.  Any
  * thread. */
 void io_keep(void);
+/* With --io inline: one turn, if no other thread is at it. */
+void io_turn(void);
+/* Called before this thread gets other credentials, where a node's driver wants those with which
+ * the node was opened: threads of vmrun's own that are made from now on have them; and with --io
+ * inline an I/O thread, which has them, moves pages.  Not by a child of vfork. */
+void io_keep_rights(void);
 /* Wakes the I/O thread, if it sleeps, for work that is on no ring.  Any thread, not during fork. */
 void io_wake(void);
 /* The I/O thread is quiesced, outside of any driver, from io_hold() to io_release(). */

@@ -24,6 +24,7 @@
 #include "include/allocator.h"
 
 struct vm;
+struct far_direct;
 
 #define FAR_WHY 256
 _Static_assert(NODES_MAX <= SLAB_NODES, "kern can tell nodes apart");
@@ -102,6 +103,10 @@ struct far_node {
         bool lost_pages;
         char why[FAR_WHY];
         bool settled;                   /* outage.c has handled the loss */
+
+        /* --- By the thread of the service vCPU, once: the queues of this process to the node that
+         * kern drives by itself (abi_direct.h); NULL: none. --- */
+        _Atomic(struct far_direct *) direct;
 
         /* --- By the I/O side: statistics of this process, in pages but for `breaks`.  Relaxed:
          * other threads only read them. --- */
@@ -232,6 +237,9 @@ struct far_driver {
         /* A completion interrupts the thread that called post(), also in a system call of the
          * program: so no thread of the program may call it (--io inline). */
         bool own_thread;
+        /* Its system calls want the credentials of the thread that opened the node: so a thread of
+         * the program that has got others may not call it (--io inline). */
+        bool own_rights;
         /* The node is on this host, and keep() gives the next program all that it needs, whatever
          * became of its rights.  So after execve the node is not leased again.  A remote node is,
          * by a process without others in its tree. */
@@ -254,6 +262,13 @@ struct far_driver {
          * By the thread that calls poll(); never waits.  False: not done yet, to be called
          * again. */
         bool (*answer)(struct far_node *n, bool moved);
+
+        /* Could kern drive queues to the node by itself (abi_direct.h)?  Any thread; the node is
+         * attached.  NULL: never. */
+        bool (*direct)(const struct far_node *n);
+        /* The doorbell of such a queue, by the thread of a vCPU.  0, also if the queue pair is gone
+         * meanwhile; -EACCES: the kernel does not let this thread do so, and poll() will. */
+        int (*ring)(struct far_node *n, unsigned queue);
 };
 /* The transfer is over: wakes the vCPUs that wait for it. */
 void far_done(struct far_request *r);

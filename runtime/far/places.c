@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include "abi_control.h"
 #include "base/message.h"
 #include "common/clock.h"
 #include "far/io.h"
@@ -106,6 +107,13 @@ void places_list(uint32_t i, const struct slab *s)
         __atomic_store_n(&leases.tree.head->nslabs, i + 1, __ATOMIC_RELEASE);
 }
 
+/* See direct_slabs(): before the slab has a second place. */
+static void not_direct(uint32_t i)
+{
+        if (i < CONTROL->nslabs)
+                atomic_store(&CONTROL->slabs[i].direct, 0);
+}
+
 int place_use(struct vm *vm, uint32_t i, struct slab *s)
 {
         struct far_slab *f = far_slab(i);
@@ -122,9 +130,12 @@ int place_use(struct vm *vm, uint32_t i, struct slab *s)
                                  : n->driver->lease(n, vm, p->first, s->pages, s, place);
         if (err && n->lost && places_have_bits(i))
                 err = 0;                /* other nodes have the pages */
-        if (!err)
-                place_add(f);
-        return err;
+        if (err)
+                return err;
+        if (f->places > 0)
+                not_direct(i);
+        place_add(f);
+        return 0;
 }
 
 /* ---- copies in place of lost ones ---- */
@@ -197,6 +208,7 @@ bool place_add_copy(struct vm *vm, uint32_t i)
         /* In this order: a process that sets a copy's bit knows the place, and by then all other
          * processes know that there is one (copies_written()). */
         t->place[k] = tree_place_of(&f->place[k]);
+        not_direct(i);
         atomic_store(&tree_map(leases.tree.units, i)->places, k + 1);
         atomic_store(&t->places, k + 1);
         place_add(f);

@@ -48,6 +48,7 @@ void request_forked(void)
         memset(requests.queue, 0, sizeof(requests.queue));
         requests.stranded = requests.behind = requests.writes = NULL;
         requests.failed = NULL;
+        requests.taken_over = NULL;
         atomic_store_explicit(&requests.waiting, false, memory_order_relaxed);
         for (unsigned i = 0; i < far_nodes(); i++)
                 far_node_at(i)->given = far_node_at(i)->writing = 0;
@@ -254,6 +255,8 @@ static bool is_part(uint32_t op) { return op == IO_PART || op == IO_PART_RAW; }
 
 static bool makes_sense(const struct io_entry *e, unsigned vcpu)
 {
+        if (e->op == IO_READ && e->offset > VCPUS_MAX)
+                return false;
         if (is_part(e->op) ? e->frame != CONTROL->nframes + vcpu || !e->len ||
                                      e->offset + e->len > PAGE_SIZE
                            : e->frame >= CONTROL->nframes)
@@ -331,6 +334,44 @@ static void begin_write(struct request *q)
         send_write(q);
 }
 
+void request_take_over(uint64_t slot, frame_t frame, unsigned vcpu)
+{
+        if (slot >> SLAB_SHIFT >= CONTROL->nslabs || frame >= CONTROL->nframes ||
+            vcpu >= VCPUS_MAX)
+                die_(EXIT_VMRUN_FAILED,
+                     "a queue's entry makes no sense (vCPU %u, frame %u, slot %#llx): a bug in "
+                     "vmrun, or the program may have written into kern", vcpu, frame,
+                     (unsigned long long)slot);
+        struct request *q = begin(slot, frame, FAR_READ);
+
+        q->vcpu = vcpu;
+        q->next = requests.taken_over;
+        requests.taken_over = q;
+}
+
+unsigned request_taken_over(void)
+{
+        struct request *list = requests.taken_over, *next;
+        unsigned n = 0;
+
+        requests.taken_over = NULL;
+        for (; list; list = next, n++) {
+                next = list->next;
+                send_read(list);
+        }
+        return n;
+}
+
+/* Kern has asked the node itself, for a vCPU of that number. */
+static void begin_for(struct request *q, const struct io_entry *e)
+{
+        q->vcpu = e->offset - 1u;
+        if (e->len) {
+                q->again = true;
+                count_one(&q->slab->place[0].node->reread);
+        }
+}
+
 void request_begin(struct io_entry *e, unsigned vcpu)
 {
         static const enum far_op ops[] = {
@@ -355,6 +396,8 @@ void request_begin(struct io_entry *e, unsigned vcpu)
         q->marker = e->op == IO_MARKER;
         q->part = is_part(e->op);
         q->asked = op == FAR_READ ? e->asked : 0;
+        if (e->op == IO_READ && e->offset)
+                begin_for(q, e);
         if (op != FAR_WRITE) {
                 send_read(q);
                 return;
@@ -812,7 +855,10 @@ void request_hand_back(const struct far_node *n)
         }
 }
 
-bool request_is_idle(const struct far_node *n) { return !n->given; }
+bool request_is_idle(const struct far_node *n)
+{
+        return !n->given && !requests.taken_over;
+}
 
 void request_go_without(struct far_request *r)
 {

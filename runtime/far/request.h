@@ -15,6 +15,10 @@
 void request_pieces(struct slot_pieces *of_tree);
 /* Takes an entry of vCPU number vcpu off its ring (abi_rings.h). */
 void request_begin(struct io_entry *e, unsigned vcpu);
+/* Kern asked the slab's node for a page by itself (abi_direct.h), and will not hear of it: the page
+ * is read as if that vCPU had asked by its ring, in the next turn. */
+void request_take_over(uint64_t slot, frame_t frame, unsigned vcpu);
+unsigned request_taken_over(void);
 /* Copies a slot's page from a place that has it to the places that lack it, through a frame that no
  * page has; then calls repair_done() or repair_unfit(). */
 void request_repair(uint64_t slot, frame_t frame);
@@ -86,6 +90,7 @@ extern struct requests {
         struct request *behind;         /* writes that wait until their slot is repaired */
         /* Transfers that a node has handed back: for outage_step(). */
         struct far_request *failed;
+        struct request *taken_over;     /* for request_taken_over() */
 
         struct request *stranded;       /* no node can carry them out now */
         /* There are stranded requests.  Relaxed: for other threads a hint (outage_waits()). */

@@ -3,6 +3,7 @@
  */
 #include <stdio.h>
 #include "abi_control.h"
+#include "far/direct.h"
 #include "far/drain.h"
 #include "far/far.h"
 #include "far/meter.h"
@@ -225,7 +226,7 @@ void far_stats(struct stats *s)
                 add_timing(s, n->option, number);
                 if (n->driver->kind == SLAB_REMOTE) {
                         add_state(s, n, number);
-                        add_moved(s, number, n->read, n->written);
+                        add_moved(s, number, n->read + direct_reads(n), n->written);
                         add_latencies(s, n, number);
                         add_mishaps(s, n, number);
                         if (n->hands_back)

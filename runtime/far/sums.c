@@ -3,44 +3,33 @@
  * invariant in sums.h for those of pieces.
  */
 #include "far/sums.h"
+#include "piece_sums.h"
 
-/* The sum that PIECE_SIZE bytes of zeroes make of a begun sum: by each of its four bytes, to be
- * added (xor). */
-static uint32_t by_zeroes[4][256];
+static struct piece_sums table;
+static far_sum_fn *table_of;            /* whose table it is */
 
-/* A sum is linear, so the sums of 32 single bits give the whole table. */
-static void make_table(far_sum_fn *sum)
+static uint32_t sum_zeroes(uint32_t begun)
 {
         static const char zeroes[PIECE_SIZE];
 
-        for (unsigned bit = 0; bit < 32; bit++)
-                by_zeroes[bit / 8][1u << bit % 8] = sum(1u << bit, zeroes, PIECE_SIZE);
-        for (unsigned i = 0; i < 4; i++)
-                for (unsigned b = 1; b < 256; b++)      /* its lowest bit, and the others */
-                        by_zeroes[i][b] = by_zeroes[i][b & (b - 1)] ^ by_zeroes[i][b & -b];
+        return table_of(begun, zeroes, PIECE_SIZE);
 }
 
-/* The sum of n pieces from their own, begun with `begun`. */
-static uint32_t join(uint32_t begun, const uint32_t *piece, unsigned n)
+static void have_table(const struct sums *s)
 {
-        for (unsigned i = 0; i < n; i++)
-                begun = by_zeroes[0][begun & 0xff] ^ by_zeroes[1][begun >> 8 & 0xff] ^
-                        by_zeroes[2][begun >> 16 & 0xff] ^ by_zeroes[3][begun >> 24] ^ piece[i];
-        return begun;
+        if (table_of)
+                return;
+        table_of = s->sum;
+        piece_sums_make(&table, sum_zeroes);
 }
-
-/* Slots have 30 bits.  The complement: else a page of zeroes in slot 0 would have the sum 0, as a
- * slot that was never written. */
-static uint32_t seed(uint64_t slot) { return ~(uint32_t)slot; }
 
 /* Sets piece[PIECES] and returns the sum of all. */
 static uint32_t sum_pieces(const struct sums *s, uint64_t slot, const char *page, uint32_t *piece)
 {
-        if (!by_zeroes[0][1])
-                make_table(s->sum);
+        have_table(s);
         for (unsigned i = 0; i < PIECES; i++)
                 piece[i] = s->sum(0, page + i * PIECE_SIZE, PIECE_SIZE);
-        return join(seed(slot), piece, PIECES);
+        return piece_sums_join(&table, piece_sums_seed(slot), piece, PIECES);
 }
 
 static uint32_t page_sum(const struct sums *s, uint64_t slot)
@@ -61,11 +50,10 @@ static bool load_pieces(const struct sums *s, uint64_t slot, uint32_t *piece)
 {
         struct slot_pieces *from = slot_pieces(s->pieces, slot);
 
-        if (!by_zeroes[0][1])
-                make_table(s->sum);
+        have_table(s);
         for (unsigned i = 0; i < PIECES; i++)
                 piece[i] = atomic_load_explicit(&from->sum[i], memory_order_relaxed);
-        return join(seed(slot), piece, PIECES) == page_sum(s, slot);
+        return piece_sums_join(&table, piece_sums_seed(slot), piece, PIECES) == page_sum(s, slot);
 }
 
 void sums_store(const struct sums *s, uint64_t slot, const void *page, bool pieces)
@@ -76,14 +64,14 @@ void sums_store(const struct sums *s, uint64_t slot, const void *page, bool piec
                 sum = sum_pieces(s, slot, page, piece);
                 store_pieces(s, slot, piece);
         } else {
-                sum = s->sum(seed(slot), page, PAGE_SIZE);
+                sum = s->sum(piece_sums_seed(slot), page, PAGE_SIZE);
         }
         atomic_store_explicit(slot_sum(s->units, slot), sum, memory_order_relaxed);
 }
 
 bool sums_fit(const struct sums *s, uint64_t slot, const void *page)
 {
-        return s->sum(seed(slot), page, PAGE_SIZE) == page_sum(s, slot);
+        return s->sum(piece_sums_seed(slot), page, PAGE_SIZE) == page_sum(s, slot);
 }
 
 bool sums_learn(const struct sums *s, uint64_t slot, const void *page)
@@ -106,7 +94,7 @@ bool sums_of_part(const struct sums *s, uint64_t slot, uint32_t offset, uint32_t
                 return false;
         e->offset = (uint16_t)(first * PIECE_SIZE);
         e->len = (uint16_t)(n * PIECE_SIZE);
-        e->sum = join(0, piece + first, n);
+        e->sum = piece_sums_join(&table, 0, piece + first, n);
         return true;
 }
 

@@ -3,6 +3,7 @@
  */
 #include <stdio.h>
 #include "far/timing.h"
+#include "abi_direct.h"
 #include "layout.h"
 
 void timing_slab(struct slab *s, const struct node_option *o, uint64_t tsc_khz)
@@ -12,6 +13,11 @@ void timing_slab(struct slab *s, const struct node_option *o, uint64_t tsc_khz)
         if (!timing_given(o))
                 return;
         s->kind = SLAB_TIMED;
+        if (o->card) {                  /* far/direct/card.h, in kern */
+                s->queues = 1;
+                s->direct = CARD_EPOCH;
+                s->from = s->va;
+        }
         s->latency = (uint64_t)(second * o->latency / 1000000000);
         s->page_ticks = o->bandwidth
                                 ? (uint64_t)((second * PAGE_SIZE << SLAB_TICK_SHIFT) / o->bandwidth)
@@ -26,6 +32,7 @@ void timing_text(const struct node_option *o, char *text, size_t n)
         if (o->bandwidth)
                 snprintf(speed, sizeof(speed), " and %.10g GB/s", (double)o->bandwidth / 1e9);
         if (timing_given(o))
-                snprintf(text, n, ", as if behind a network of %llu ns%s",
-                         (unsigned long long)o->latency, speed);
+                snprintf(text, n, ", as if behind a network of %llu ns%s%s",
+                         (unsigned long long)o->latency, speed,
+                         o->card ? " and a ConnectX card" : "");
 }

@@ -14,6 +14,7 @@
 #include "base/options.h"
 #include "far/node.h"
 #include "include/allocator.h"
+#include "piece_sums.h"
 
 /* A slab, with the data that all processes of the tree share. */
 struct tree_place {
@@ -71,8 +72,6 @@ struct tree_head {
 };
 
 /* Sums of the pieces of a slot's page, for reads of a part (sums.h). */
-#define PIECE_SIZE 512u
-#define PIECES     (PAGE_SIZE / PIECE_SIZE)
 struct slot_pieces { _Atomic uint32_t sum[PIECES]; };
 
 /* The file: head, units (include/allocator.h), then the holder bits: of each slab, of each process,

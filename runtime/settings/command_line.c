@@ -58,6 +58,7 @@ static const struct option long_options[] = {
         { "timeout",         required_argument, NULL, OPT_SETTING },
         { "connect-timeout", required_argument, NULL, OPT_SETTING },
         { "io",              required_argument, NULL, OPT_SETTING },
+        { "direct",          required_argument, NULL, OPT_SETTING },
         { "far",             required_argument, NULL, OPT_SETTING },
         { "control",         no_argument,       NULL, OPT_YES },
         { "no-control",      no_argument,       NULL, OPT_NO },
@@ -140,6 +141,8 @@ static const char help_text[] =
         "      --io WHO        move pages of remote nodes in a thread, or inline in the program's "
         "own (default:\n"
         "                      auto: inline where the program may use one CPU only)\n"
+        "      --direct HOW    over soft-RoCE the fault handler reads pages by itself: on, or off "
+        "(default)\n"
         "      --prefetch HOW  fetch pages of remote nodes before they are touched: auto "
         "(default),\n"
         "                      pointers, trend, readahead, none\n"

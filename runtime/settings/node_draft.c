@@ -28,11 +28,12 @@ enum node_key {
         KEY_LATENCY,
         KEY_BANDWIDTH,
         KEY_PRIORITY,
+        KEY_NIC,
         KEYS
 };
 static const char *const node_keys[KEYS] = {
         "url", "size", "weight", "domain", "token-file", "device", "gid-index", "overwrite",
-        "latency", "bandwidth", "priority",
+        "latency", "bandwidth", "priority", "nic",
 };
 
 void node_draft_init(struct node_draft *d)
@@ -83,7 +84,8 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
                 snprintf(why, SETTING_WHY,
                          "'%.64s' after the ? has no value: give size=, weight=, priority=, "
                          "domain=, "
-                         "token-file=, device=, gid-index=, overwrite=, latency= or bandwidth=",
+                         "token-file=, device=, gid-index=, overwrite=, latency=, bandwidth= or "
+                         "nic=",
                          pair);
                 return -EINVAL;
         }
@@ -99,7 +101,8 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
         if (err == -ENOENT)
                 snprintf(why, SETTING_WHY,
                          "unknown option '%.64s' after the ?: give size, weight, priority, "
-                         "domain, token-file, device, gid-index, overwrite, latency or bandwidth",
+                         "domain, token-file, device, gid-index, overwrite, latency, bandwidth or "
+                         "nic",
                          pair);
         else if (err)
                 snprintf(why, SETTING_WHY, "%.32s=%.64s: %.200s", pair, value, reason);
@@ -207,6 +210,11 @@ int node_draft_set(struct node_draft *d, const char *key, const char *value, cha
                 return bandwidth_parse(value, &d->node.bandwidth, why);
         case KEY_PRIORITY:
                 return number_parse(value, 0, PRIORITY_MAX, &d->node.priority, why);
+        case KEY_NIC:
+                d->node.card = strcmp(value, "mlx5") == 0;
+                if (!d->node.card)
+                        snprintf(why, SETTING_WHY, "unknown: there is mlx5 only");
+                return d->node.card ? 0 : -EINVAL;
         default:
                 return -ENOENT;
         }
@@ -233,6 +241,10 @@ int node_draft_check(const struct node_draft *d, char why[SETTING_WHY])
                 snprintf(why, SETTING_WHY,
                          "latency and bandwidth are for mem: and dax: only: a node has its own, so "
                          "leave them out");
+        else if (n->card && !n->latency && !n->bandwidth)
+                snprintf(why, SETTING_WHY,
+                         "nic is for mem: and dax: with a latency or a bandwidth only: leave it "
+                         "out, or give latency= as well");
         else
                 return 0;
         return -EINVAL;

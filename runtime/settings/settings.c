@@ -197,6 +197,16 @@ static int set_io(struct options *o, const char *text, char why[SETTING_WHY])
         return err;
 }
 
+static const char *const on_off[] = { "off", "on", NULL };
+
+static int set_direct(struct options *o, const char *text, char why[SETTING_WHY])
+{
+        int n, err = word_parse(text, on_off, &n, why);
+        if (!err)
+                o->direct = n;
+        return err;
+}
+
 /* --- what is set, as text that would set it --- */
 
 /* True: a number. */
@@ -338,6 +348,11 @@ static bool show_io(const struct options *o, char text[SETTING_TEXT])
         return show_word(io_words[o->io], text);
 }
 
+static bool show_direct(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_word(on_off[o->direct], text);
+}
+
 static const struct {
         const char *name;
         int (*set)(struct options *o, const char *text, char why[SETTING_WHY]);
@@ -363,6 +378,7 @@ static const struct {
         { "timeout", set_timeout, show_timeout },
         { "connect-timeout", set_connect_timeout, show_connect_timeout },
         { "io", set_io, show_io },
+        { "direct", set_direct, show_direct },
 };
 _Static_assert(sizeof(settings) / sizeof(settings[0]) <= SETTINGS_MAX, "raise SETTINGS_MAX");
 

@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include "base/message.h"
+#include "far/io.h"
 #include "marshal/row.h"
 #include "marshal/scratch.h"
 #include "stats/stats.h"
@@ -35,6 +36,8 @@ long syscall_forward(struct thread *t, long nr, const uint64_t args[6])
                 return -row->refuse;
         }
         t->signal.waits = false;
+        if ((row->flags & RF_RIGHTS) && !t->vforked)    /* its parent works as the I/O side */
+                io_keep_rights();
         ret = row->fn ? row->fn(t, row, args) : sys_generic(t, row, args);
         if (ret != -EINTR || !sys_put_off)
                 t->signal.waits = false;

@@ -9,6 +9,7 @@
 #include "abi_image.h"
 #include "base/message.h"
 #include "base/own_thread.h"
+#include "far/io.h"
 #include "marshal/call.h"
 #include "marshal/row.h"
 #include "marshal/scratch.h"
@@ -264,6 +265,9 @@ long sys_prctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
                 long ret = sys_raw(row->nr, a[0], P(p), a[2], a[3], a[4], 0);
                 return ret >= 0 ? sys_deliver(t, a[1], p, r->size, ret) : ret;
         }
+        if ((op == PR_SET_KEEPCAPS || op == PR_SET_SECUREBITS || op == PR_CAPBSET_DROP ||
+             op == PR_CAP_AMBIENT) && !t->vforked)
+                io_keep_rights();
         if (prctl_plain(op))
                 return sys_raw(row->nr, a[0], a[1], a[2], a[3], a[4], 0);
         info_once(0x400000000 + (unsigned)op, "prctl option %d is unknown: EINVAL", op);

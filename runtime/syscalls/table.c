@@ -23,6 +23,7 @@
 #define NEW2    RF_NEWFD2
 #define FIRST   RF_RESERVE
 #define LINKS   RF_LINKS
+#define RIGHTS  RF_RIGHTS
 
 /* Why a call is refused: a sentence for docs/syscalls.md and for -v. */
 #define GONE    "a number without a call: Linux has none behind it either"
@@ -135,16 +136,17 @@ const struct sys_row sys_rows[SYS_ROWS] = {
             "its strictest"),
         ROW(getuid, V),
         ROW(syslog, V, OUTRI(2), V),
-        ROW(getgid, V), HROW(setuid, 0, sys_set_user, V), ROW(setgid, V), ROW(geteuid, V),
+        ROW(getgid, V), HROW(setuid, RIGHTS, sys_set_user, V), ROWF(setgid, RIGHTS, V),
+        ROW(geteuid, V),
         ROW(getegid, V),
         ROW(setpgid, V, V), ROW(getppid, V), ROW(getpgrp, V), ROW(setsid, V),
-        HROW(setreuid, 0, sys_set_user, V, V), ROW(setregid, V, V),
+        HROW(setreuid, RIGHTS, sys_set_user, V, V), ROWF(setregid, RIGHTS, V, V),
         ROW(getgroups, V, OUTRX(0, 4, 0)),
-        ROW(setgroups, V, { K_IN, AF_INT, 0, 0, 4 }),
-        HROW(setresuid, 0, sys_set_user, V, V, V), ROW(getresuid, OUT(4), OUT(4), OUT(4)),
-        ROW(setresgid, V, V, V), ROW(getresgid, OUT(4), OUT(4), OUT(4)),
-        ROW(getpgid, V), ROW(setfsuid, V), ROW(setfsgid, V), ROW(getsid, V),
-        HAND(capget, 0, sys_capability), HAND(capset, 0, sys_capability),
+        ROWF(setgroups, RIGHTS, V, { K_IN, AF_INT, 0, 0, 4 }),
+        HROW(setresuid, RIGHTS, sys_set_user, V, V, V), ROW(getresuid, OUT(4), OUT(4), OUT(4)),
+        ROWF(setresgid, RIGHTS, V, V, V), ROW(getresgid, OUT(4), OUT(4), OUT(4)),
+        ROW(getpgid, V), ROWF(setfsuid, RIGHTS, V), ROWF(setfsgid, RIGHTS, V), ROW(getsid, V),
+        HAND(capget, 0, sys_capability), HAND(capset, RIGHTS, sys_capability),
         HAND(rt_sigpending, 0, sys_rt_sigpending),
         HROW(rt_sigtimedwait, B, sys_rt_sigtimedwait, INN(8), OUTN(128), INN(TIMESPEC), V),
         ROW(rt_sigqueueinfo, V, V, IN(128)),
@@ -238,8 +240,9 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(mq_getsetattr, FD, INN(64), OUTN(64)),
         NOT(kexec_load, EPERM, ADMIN),
         ROWF(waitid, B, V, V, PREN(128), V, PREN(144)),
-        ROW(add_key, STR, STRN, INA(3), V, V), ROWF(request_key, B, STR, STR, STRN, V),
-        HAND(keyctl, 0, sys_keyctl),
+        ROWF(add_key, RIGHTS, STR, STRN, INA(3), V, V),
+        ROWF(request_key, B | RIGHTS, STR, STR, STRN, V),
+        HAND(keyctl, RIGHTS, sys_keyctl),
         ROW(ioprio_set, V, V, V), ROW(ioprio_get, V, V),
         ROWF(inotify_init, NEW, V), ROW(inotify_add_watch, FD, PATH, V),
         ROW(inotify_rm_watch, FD, V),
@@ -335,7 +338,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(mount_setattr, FD, PATH, V, INA(4), V),
         NOT(quotactl_fd, ENOSYS, QUOTA),
         ROWF(landlock_create_ruleset, NEW, INA(1), V, V), ROW(landlock_add_rule, FD, V, IN(16), V),
-        ROW(landlock_restrict_self, FD, V),
+        ROWF(landlock_restrict_self, RIGHTS, FD, V),
         NOT(memfd_secret, ENOSYS,
             "its pages could not be the program's frames; as where it was not enabled at boot"),
         ROW(process_mrelease, FD, V),

@@ -218,6 +218,34 @@ int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
         return err;
 }
 
+static struct kvm_userspace_memory_region *find_slot(const struct vm *vm, uint64_t gpa)
+{
+        for (uint32_t i = 0; i < vm->next_slot; i++)
+                if (vm->slot[i].guest_phys_addr == gpa)
+                        return &vm->slot[i];
+        return NULL;
+}
+
+int vm_replace_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
+{
+        int err = 0;
+
+        pthread_mutex_lock(&vm->lock);
+        struct kvm_userspace_memory_region *r = find_slot(vm, gpa);
+        if (r && r->memory_size) {      /* KVM moves no memory of a slot */
+                r->memory_size = 0;
+                err = ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, r) < 0 ? -errno : 0;
+        }
+        if (r && !err && size) {
+                r->memory_size = size;
+                r->userspace_addr = (uint64_t)host;
+                err = ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, r) < 0 ? -errno : 0;
+                r->memory_size = err ? 0 : size;
+        }
+        pthread_mutex_unlock(&vm->lock);
+        return r || !size ? err : vm_add_memory(vm, gpa, host, size);
+}
+
 uint64_t vm_take_gpa(struct vm *vm, uint64_t size)
 {
         uint64_t gpa;

@@ -42,6 +42,8 @@ uint64_t vm_far_room(const struct vm *vm);
 
 /* Adds one KVM memory slot; never deleted.  size: a multiple of 4 KiB. */
 int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size);
+/* Likewise, in place of what was added for that address.  size 0: in place of it, nothing. */
+int vm_replace_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size);
 /* Allocates guest-physical space, 2 MiB-aligned, for a far tier; 0 when it is used up. */
 uint64_t vm_take_gpa(struct vm *vm, uint64_t size);
 /* EXIT_GROW_POOL: backs another size bytes of the pool. */

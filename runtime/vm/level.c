@@ -129,7 +129,8 @@ int vm_back(struct vm *vm, char *why, size_t n)
         int err = vm_make_again(vm, why, n);
 
         for (uint32_t i = 0; !err && i < vm->next_slot; i++)
-                if (ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, &vm->slot[i]) < 0) {
+                if (vm->slot[i].memory_size &&
+                    ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, &vm->slot[i]) < 0) {
                         err = -errno;
                         snprintf(why, n,
                                  "KVM does not take back the memory of a virtual machine: %s",

@@ -132,6 +132,7 @@ static void make_block(struct vm *vm, uint32_t number, enum vcpu_role role)
 
         f->number = number;
         f->role = role;
+        v->may_not_ring = 0;            /* of the thread before */
         f->level = (uint32_t)vm->level;
         v->canary0 = v->canary1 = v->canary2 = v->canary3 = v->canary4 = CANARY;
         v->regs.cs = user ? SEL_USER_CS : SEL_KERN_CS;

@@ -62,11 +62,11 @@ unreachable() {
     local url
     fault mute:m2
     sleep 0.5
-    # All at once: each takes the default of 5 s.
+    # Both at once.
     for url in rdma://m2 'nbd://m2?size=16M'; do
         (
             refused "--node ${url%\?*}.*(does not answer|No route to host)" 15 --node "$url" \
-                >"$WORK/unreachable.${url%%:*}" 2>&1
+                --connect-timeout 5 >"$WORK/unreachable.${url%%:*}" 2>&1
             echo $? >"$WORK/unreachable.${url%%:*}.status"
         ) &
     done
@@ -241,7 +241,7 @@ link_shakes() {
 # An idle program has nothing under way that could tell it that the link was down; still it must
 # come back before its lease is over.
 idle() {
-    "$vmrun" "${flags[@]}" --connect-timeout 30 --node 'rdma://m1?size=16M' -- perl -e '
+    "$vmrun" "${flags[@]}" --node 'rdma://m1?size=16M' -- perl -e '
         my $have = "";
         $have .= pack "N", $_ * 2654435761 % 4294967296 for 0 .. 500000;
         print STDERR "randmem: fill\n";
@@ -338,7 +338,7 @@ pair() {
 shares() {
     local name=$1
     shift
-    "$vmrun" "${flags[@]}" --connect-timeout 30 "$@" -- perl -e '
+    "$vmrun" "${flags[@]}" "$@" -- perl -e '
         my $size = 60 << 20;
         my $all = "x" x $size;
         print STDERR "randmem: fill\n";
@@ -383,22 +383,22 @@ mixed() {
 try 'a wrong token is refused, the right one is taken' tokens
 try 'a node of another version, or that is none, or that does not answer' false_nodes
 try 'a size beyond the capacity' beyond_capacity
-try 'a second client gets the rest' second_client
+try_long 'a second client gets the rest' second_client
 try 'no node answers' unreachable
 try 'no memnode listens' nobody_listens
 try 'a device without link' no_link
 try 'hardly any memory may be locked' memlock
-try 'memnode ends: so does the program, at once' goodbye
+try_long 'memnode ends: so does the program, at once' goodbye
 try 'memnode is killed' killed_node
 try_long 'memnode is killed and started again' replaced_node
 try 'memnode stands still for 3 s' stopped_node
 try_long 'memnode stands still while programs grow' stopped_while_growing
 try 'a killed program loses its memory after the grace time, a stopped one keeps it' grace
-try 'a program that ends gives back its memory at once' gives_back
-try 'placement by weight' weighted
+try_long 'a program that ends gives back its memory at once' gives_back
+try_long 'placement by weight' weighted
 try_long 'placement of one after the other' linear
 try_long 'placement by free memory' free
-try 'nodes of all kinds at once' mixed
+try_long 'nodes of all kinds at once' mixed
 try 'the link drops for 3 s, twice' link_drops
 try_long 'the link drops while programs grow' drop_while_growing
 try_long 'the link drops for moments' link_shakes

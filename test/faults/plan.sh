@@ -198,7 +198,12 @@ make_plan() {
     pick 3
     local words="--seed $1 --seconds $((2 + picked))"
     one_of '' --debug '--io inline' '--cache 2M'
-    line vmrun "$picked"
+    local options=$picked
+    if [ $kind = rdma ]; then
+        one_of '' ' --direct on' ' --direct on'
+        options+=$picked
+    fi
+    line vmrun "$options"
     one_of '' '--threads 3' '--children 3 --accesses 2000' '--children 5 --accesses 1000'
     words+=" $picked"
     one_of 2M 3M 4M

@@ -27,7 +27,7 @@ rdma_victims() {
 
 # memnode is replaced by another one at its address, without its memory.
 rdma_restarted() {
-    local moments=3 i ms status
+    local moments=2 i ms status
     [ "$long" = no ] || moments=20
     for ((i = 0; i < moments; i++)); do
         ms=$((1000 + 6000 * i / moments))
@@ -128,12 +128,13 @@ rdma_only_restarted() {
 
 # The only node is restarted under a tree, whose processes fork and execute programs meanwhile.
 rdma_tree_restarted() {
-    local i
+    local i turns=1
+    [ "$long" = no ] || turns=3
     kept m 7472 || return
     start_words it --node "$RDMA:7472" -- \
         "$words" --size 1M "${told[@]}" --children 3 --accesses 4000
     begun it 60 || return
-    for i in 1 2 3; do
+    for ((i = 0; i < turns; i++)); do
         sleep 1
         kept_over m 7472 || return
     done
@@ -237,6 +238,35 @@ scrub_it() {
 }
 scrubbed() { sed -nE "s/.*\"$1\": ([0-9]+).*/\1/p" "$WORK/scrub.json"; }
 
+# Threads of the program have other credentials than those with which the node was opened, which
+# the kernel compares at each of uverbs' writes.
+rdma_other_user() {
+    local status=0
+    serve m --size 64M || return
+    timeout -s KILL 200 "$vmrun" "${flags[@]}" --io inline "$@" --node "$RDMA" -- perl -e '
+        $| = 1;
+        $< = $> = 65534;
+        vec(my $s, (20 << 20) - 1, 8) = 1;
+        sub sum { my $n = 0;
+            for (my $i = 0; $i < $_[0] << 20; $i += 4096) { $n += ord substr $s, $i, 1 } $n }
+        for (my $i = 0; $i < length $s; $i += 4096) { substr $s, $i, 1, "x" }
+        print "user $<, ", sum(20), ", ";
+        if (!fork) { print "child ", sum(2), ", "; exit 0 }
+        wait;
+        print "end $?\n"' >"$WORK/user" || status=$?
+    cat "$WORK/user"
+    [ $status -eq 0 ] && grep -q '^user 65534, 614400, child 61440, end 0$' "$WORK/user"
+}
+
+# The fault handler reads pages by itself, and memnode is restarted with what it has.
+rdma_direct() {
+    kept m 7472 || return
+    start_words it --direct on --cache 2M --node "$RDMA:7472" -- "$words" "${told[@]}" "$@"
+    begun it 60 && sleep 1 && kept_over m 7472 && sleep 1 && finish it && intact it || return
+    echo "measured $(stat_of it exits.direct_ring) READs of $(stat_of it count.fetched) fetches"
+    [ "$(stat_of it exits.direct_ring)" -gt 500 ]
+}
+
 # Frames get lost, are late, and overtake others.
 rdma_netem() {
     local status=0
@@ -251,17 +281,22 @@ rdma_netem() {
 try "memnode's memory changes, over RDMA" rdma_lies
 try 'children are killed while they write, over RDMA' rdma_victims
 try 'memnode is restarted without its memory, over RDMA' rdma_restarted
-try 'a node is killed, with copies on another' rdma_replicas
+try_long 'a node is killed, with copies on another' rdma_replicas
 try 'a node is started again, with copies on another' rdma_anew
 try 'a node is unplugged, with copies on another' rdma_unplugged
 try 'a node is drained over RDMA, one copy' rdma_drained 1
 try_long 'a node is drained over RDMA, two copies' rdma_drained 2
-try 'the only node is restarted with what it has' rdma_only_restarted no
-try 'the only node is restarted while the program is stopped' rdma_only_restarted yes
+try_long 'the only node is restarted with what it has' rdma_only_restarted no
+try_long 'the only node is restarted while the program is stopped' rdma_only_restarted yes
 try 'the only node of a tree is restarted with what it has' rdma_tree_restarted
 try 'three nodes are restarted over RDMA, one copy' rdma_rolling 1
 try_long 'three nodes are restarted over RDMA, two copies' rdma_rolling 2
 try_long 'nodes are restarted over RDMA, processes stopped at random' rdma_stopped_at_random 1
 try 'what a node kept is lost' rdma_kept_lost
-try 'spoiled copies are found, and made right' rdma_scrub
+try_long 'spoiled copies are found, and made right' rdma_scrub
+try 'a program becomes another user, inline' rdma_other_user
+try 'a program becomes another user, and its fault handler reads' rdma_other_user --direct on
+try 'the fault handler reads, and memnode is restarted' rdma_direct --size 8M --threads 3
+try 'the fault handler of a tree reads, and memnode is restarted' rdma_direct \
+    --size 4M --children 3 --accesses 4000
 try 'a network that loses, delays and reorders frames' rdma_netem

@@ -266,6 +266,7 @@ void procfs_links(struct thread *t, long nr, const uint64_t h[6]) { (void)t, (vo
 struct thread *threads_find(struct thread *t, pid_t tid) { return tid & 1 ? t : NULL; }
 int alone_begin(struct thread *t) { (void)t; return -EINVAL; }
 void alone_end(struct thread *t) { (void)t; }
+void io_keep_rights(void) { }
 void service_ensure(struct vm *vm) { (void)vm; }
 void own_threads_set_apart(void) { }
 bool threads_single(void) { return false; }

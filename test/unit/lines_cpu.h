@@ -20,6 +20,7 @@
 
 void cpu_exit(void);
 void cpu_ring_doorbell(void);
+static inline void cpu_store_fence(void) {}
 void cpu_relax(void);
 uint64_t cpu_tsc(void);
 void cpu_flush_tlb(int level);

@@ -317,20 +317,77 @@ mutant pager/clock.c "high priority is as any" 's/^(#define HIGH_STAYS) \(2/\1 (
 mutant pager/clock.c "high priority keeps pages for long" \
     's/\(w & FRAME_STAYED\) < HIGH_STAYS/1/'
 mutant pager/clock.c "what is left does not count as used" \
-    '/^static .*void visit\(/,/^}/s/r->used\+\+;/;/'
-mutant pager/clock.c "once used, high priority is none" 's/^        frame_set_spared\(f, 0\);//'
-mutant pager/clock.c "pages that a stream has passed know no priority" \
-    '/^static bool take_off/,/^}/s/frame_spared\(f\) >= visits\(p\) &&/1 \&\&/'
-mutant pager/clock.c "direct reclaim writes to slots that others read" \
+    '/^INLINE void stay\(/,/^}/s/t->r->used\+\+;/;/'
+mutant pager/clock.c "once used, high priority is none" \
+    's/clear_use\(t, n, w, FRAME_STAYED, 0, &seen\)/clear_use(t, n, w, 0, 0, \&seen)/'
+mutant pager/evict.h "pages that a stream has passed know no priority" \
+    's/\(\(w & FRAME_WAS\) \|\| !\(p & PTE_HIGH\)\)/1/'
+
+# The two hands, page by page
+mutant pager/evict.h "a page that was brought in ahead goes at once" \
+    's/\(\(w & FRAME_OLD\) \|\| !\(p & PTE_PREF\)\)/1/'
+mutant pager/clock.c "BACK is not cleared" \
+    '/^INLINE void second_chance/,/^}/s/FRAME_BACK \| FRAME_PASSED \|/FRAME_PASSED |/'
+mutant pager/clock.c "a page that is used again stays passed" \
+    '/^INLINE void second_chance/,/^}/s/FRAME_BACK \| FRAME_PASSED \|/FRAME_BACK |/'
+mutant pager/clock.c "WAS outlives heat" \
+    '/^INLINE void second_chance/,/^}/s/FRAME_OLD \| FRAME_WAS : 0/FRAME_OLD : 0/'
+mutant pager/clock.c "the use that brings a page in makes it hot" \
+    's/return \(w & \(FRAME_OLD \| FRAME_BACK\)\) &&/return/'
+mutant pager/clock.c "a page that comes back is as any" \
+    's/w & \(FRAME_OLD \| FRAME_BACK\)/w \& FRAME_OLD/'
+mutant pager/clock.c "pages of low priority become hot" \
+    '/^static bool asks/,/^}/s/ && !\(p & PTE_LOW\)//'
+mutant pager/clock.c "a blind hand believes what it sees" \
+    '/^static bool asks/,/^}/s/!\(pg->blind && \(p & PTE_PREF\)\)/(pg || 1)/'
+mutant pager/clock.c "each request moves the hot hand" 's/^(#define REQUESTS) 4/\1 1/'
+mutant pager/clock.c "no request moves the hot hand" \
+    '/^INLINE bool grants/,/^}/s/ == 0 && hot_step\(\*t\);/ == 0 \&\& 0;/'
+mutant pager/clock.c "heat is granted always" '/^INLINE bool grants/,/^}/s/if \(t->s->over > 0\)/if (1)/'
+mutant pager/clock.c "the hot hand is skipped" \
+    '/^INLINE void cold_step/,/^}/s/i < HOT_PACE && s->over < 0/i < HOT_PACE \&\& 0/'
+mutant pager/clock.c "the hot hand rests where all is in vain" \
+    's/if \(s->vain > pg->nframes\)/if (0)/'
+mutant pager/clock.c "the hot hand takes what is used" \
+    '/ bool hot_step\(/,/^}/s/if \(!is_cold\(p, w\) && .*\{/if (0) {/'
+mutant pager/clock.c "a pass goes on beyond its mark" \
+    's/^(        return t->r->freed \+ .*) >= t->want;/\1 >= t->want + 4;/'
+mutant pager/clock.c "what is written does not count for the mark" \
+    's/t->r->freed \+ \(t->l \? 0 : t->pg->writing\) >=/t->r->freed >=/'
+mutant pager/clock.c "an evictor that is stopped keeps others from ticks" \
+    's/\(held != 0 && now - held < length\)/held != 0/'
+mutant pager/clock.c "who was stopped undoes what others did" \
+    's/if \(atomic_load_explicit\(&pg->ticking, memory_order_relaxed\) != now\)/if (0)/'
+mutant pager/clock.c "ticks are not unlocked" \
+    's/\(&pg->ticking, &now, 0, memory_order_release/(\&pg->ticking, \&now, now, memory_order_release/'
+mutant pager/transition.c "a return is counted by the wrong heat" \
+    's/pte_was_hot\(p\) \? LAGS : 0/pte_was_hot(p) ? 0 : LAGS/'
+mutant pager/transition.c "a return is counted though the entry changed" '
+    /^bool page_prefetch/,/^}/{
+        s/^        count_back.*$//
+        s/^(        f->slot = pte_slot\(p\);)$/\1\n        count_back(cnt, p, lag);/
+    }'
+mutant pager/transition.c "an early page is not marked" \
+    '/^static inline uint32_t note_back/,/^}/s/ \| FRAME_BACK,/,/'
+mutant pager/pte.h "the slot borrows from the tick" 's/\(uint64_t\)tick \+ 1\) << PTE_TICK_SHIFT\) - 1/(uint64_t)tick + 0) << PTE_TICK_SHIFT) - 0/'
+mutant pager/transition.c "what is locked counts as hot" \
+    '/^static bool lock_frame/,/^}/s/^( *)frames_hot\(pg, l, -1\);/\1;/'
+mutant pager/transition.c "what is cooled stays hot" \
+    '/^static bool cool/,/^}/s/FRAME_USED \| FRAME_HOT, set/FRAME_USED, set/'
+mutant pager/frames.c "a freed frame counts as hot" \
+    '/^static void frame_reset/,/^}/s/if \(w & FRAME_HOT\)/if (0)/'
+mutant pager/frames.c "a vCPU that rests keeps its count" \
+    '/^void frame_list_drain/,/^}/s/^ *frames_hot_told.*$//'
+mutant pager/evict.c "direct reclaim writes to slots that others read" \
     '/^static bool get_slot_directly/,/^}/s/has_slot\(f\)/f->slot != SLOT_NONE/'
-mutant pager/clock.c "direct reclaim posts writes" \
+mutant pager/evict.c "direct reclaim posts writes" \
     '/^static bool get_slot_directly/,/^}/s/ && !env_slot_posted\(f->slot\)//'
-mutant pager/clock.c "direct reclaim leaves what it could write" \
+mutant pager/evict.c "direct reclaim leaves what it could write" \
     '/^static bool get_slot_directly/,/^}/s/f->slot = env_slot_take\(\)/;/'
-mutant pager/clock.c "direct reclaim does not say what it leaves" \
+mutant pager/evict.c "direct reclaim does not say what it leaves" \
     '/^static enum evicted clean\(/,/^}/s/frame_passed\(pg, n\);/;/'
 mutant pager/clock.c "direct reclaim has no bound" 's/^(#define RECLAIM_FRAMES) 8/\1 800/'
-mutant pager/clock.c "direct reclaim passes all frames" 's/^(#define RECLAIM_VISITS) 128/\1 100000/'
+mutant pager/clock.c "direct reclaim passes all frames" 's/^(#define RECLAIM_PIECES) 4/\1 100000/'
 mutant pager/clock.c "a piece has no end" \
     '/^INLINE frame_t next_frame/,/^}/s/p->end = .*/p->end = p->at + size;/'
 mutant pager/clock.c "low priority is as any" \
@@ -694,15 +751,15 @@ build_test() { compile "$unit/test_sums.c" $(part far/sum.c far/sums.c) -lisal; 
 mutant far/sums.c "sums of pieces are believed as they are" \
     '/^static bool load_pieces/,/^}/s/return .*/return true;/'
 mutant far/sums.c "pieces of another slot are believed" \
-    's/(join\()seed\(slot\), piece, PIECES\)/\1~0u, piece, PIECES)/'
-mutant far/sums.c "a page of another slot fits" 's/^(static uint32_t seed.*return ).*/\1~0u; }/'
-mutant far/sums.c "pieces may change places" \
-    '/^static uint32_t join/,/^}/s/by_zeroes\[.\]\[[^]]*\]/0/g'
+    's/piece_sums_seed\(slot\), piece, PIECES\)/~0u, piece, PIECES)/'
+mutant piece_sums.h "a page of another slot fits" 's/^(static inline uint32_t piece_sums_seed.*return ).*/\1~0u; }/'
+mutant piece_sums.h "pieces may change places" \
+    '/^static inline uint32_t piece_sums_join/,/^}/s/by_zeroes\[.\]\[[^]]*\]/0/g'
 mutant far/sums.c "the last piece of a long part is not read" \
     's/PIECE_SIZE \+ 1 - first/PIECE_SIZE + (len < PIECE_SIZE) - first/'
 mutant far/sums.c "a part ends in the next piece" 's/\(offset \+ len - 1\)/(offset + len)/'
 mutant far/sums.c "a part is compared with its first piece" \
-    's/join\(0, piece \+ first, n\)/piece[first]/'
+    's/piece_sums_join\(&table, 0, piece \+ first, n\)/piece[first]/'
 mutant far/sums.c "a part is compared with the first pieces" \
     's/(join\(&table, 0, piece) \+ first, n\)/\1, n)/'
 mutant far/sums.c "a part is compared with what is beside it" \
@@ -714,7 +771,7 @@ mutant far/sums.c "nothing is learnt" '/^bool sums_learn/,/^}/s/if \(right\)/if 
 mutant far/sums.c "the sum of a page is kept with its pieces only" \
     '/^void sums_store/,/^}/s/sum = s->sum.*/return;/'
 mutant far/sums.c "pieces are not kept" '/^void sums_store/,/^}/s/store_pieces\(.*\);//'
-mutant far/sums.c "a sum depends on its low bytes alone" 's/begun >> 24\]/0]/'
+mutant piece_sums.h "a sum depends on its low bytes alone" 's/begun >> 24\]/0]/'
 build_test() { compile "$unit/test_disk_ring.c" $(part far/file/data.c far/file/node.c); }
 data=far/file/data.c node=far/file/node.c
 mutant $data "what a disk reads late goes to the frames" 's/c->own = d->room && /c->own = 0 \&\& /'
@@ -765,9 +822,19 @@ mutant far/wire.c "a page's place is not used again" \
 mutant far/wire.c "the next time is that of the page taken" \
     '/^bool wire_take/,/^}/s/set_next\(w\);//'
 mutant far/wire.c "the lock lets all in" '/^bool wire_try_lock/,/^}/s/return !/return true || /'
-build_test() { compile "$unit/test_timed.c" $(part far/wire.c); }
+build_test() {
+    compile "$unit/test_timed.c" $(part far/wire.c far/direct/*.c)
+}
 mutant far/timed.c "copies take time of the wire" \
-    '/^static void copy/,/^}/s/sum \+= cpu_tsc\(\) - begun/sum += 0 \* begun/'
+    '/^static void leave_out/,/^}/s/sum \+= cpu_tsc\(\) - begun/sum += 0 \* begun/'
+mutant far/timed.c "a request that finds no place on the wire is forgotten" \
+    's/if \(due && cards\.stalled\)/if (0)/'
+mutant far/timed.c "a page of a card is there before kern has seen its completion" \
+    's/^        if \(p->card\) \{/        if (0) {/'
+mutant far/timed.c "each slab of a node has cards of its own" 's/ direct_has\(s->node\) \|\|//'
+mutant far/direct/card.c "zeroes look like completions" \
+    '/^void card_init/,/^}/s/\(char\)\(MLX5_INVALID << 4\)/0/'
+mutant far/direct/queue.c "a vCPU sleeps though its page has come" 's/taken = true;/;/'
 mutant far/timed.c "a part comes before it is due" \
     '/^void timed_part_wait/,/^}/s/while \(\(t = now\(\)\) < due\)/while (0)/'
 mutant far/timed.c "a part takes as long as a page" \

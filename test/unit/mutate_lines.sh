@@ -12,9 +12,9 @@ build_test() {
     local flags=(-std=gnu11 -O2 -w -D_GNU_SOURCE -iquote "$unit" -iquote "$tree"
         -iquote "$tree/kern" -I"$tree/include")
     (cd "$objects" && "$CC" "${flags[@]}" -fsanitize=thread -include "$unit/lines_cpu.h" -c \
-        "$tree"/kern/base/{charge,exit,flush,lock,pool,tables}.c \
-        "$tree"/kern/far/{rings,slotmap,slots,timed,wire}.c \
-        "$tree"/kern/pager/{clock,frames,transition}.c \
+        "$tree"/kern/base/{charge,exit,flush,lock,pool,returns,tables}.c \
+        "$tree"/kern/far/{rings,slotmap,slots,timed,wire}.c "$tree"/kern/far/direct/*.c \
+        "$tree"/kern/pager/{balance,clock,evict,frames,transition}.c \
         "$tree"/kern/paging/{cleaner,fault}.c "$unit/lines_guest.c") &&
         "$CC" "${flags[@]}" -o "$WORK/test" "$unit"/{lines_names,lines_sim,test_lines}.c \
             "$objects"/*.o -lcmocka

@@ -197,7 +197,7 @@ static const struct { const char *line, *words; } settings[] = {
           "unknown key in [vmrun]: give cache, stats, stats-interval, profile, verbose, "
           "overcommit, follow, verify, prefetch, prefetch-window, prefetch-history, far, "
           "control, placement, replicas, replicas-required, rebuild-rate, timeout, "
-          "connect-timeout or io" },
+          "connect-timeout, io or direct" },
         { "cache = 2M # local",
           "cache = 2M # local: behind a value, remarks begin with ; (# is for whole lines): write "
           "cache = 2M ; local" },

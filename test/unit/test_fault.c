@@ -71,6 +71,7 @@ void prefetch(uint64_t addr, enum lookahead_cause cause)
 }
 static frame_t promoted = FRAME_NONE;
 void slots_promote(frame_t f) { promoted = f; }
+void direct_ring_bell(void) {}
 uint32_t prefetch_range(uint64_t start, uint64_t end, bool mark)
 {
         assert_false(mark);

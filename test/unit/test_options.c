@@ -19,6 +19,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "abi_control.h"
+#include "abi_direct.h"
 #include "base/host.h"
 #include "far/drain.h"
 #include "far/far.h"
@@ -471,6 +472,9 @@ static const struct line node_urls[] = {
         { "nbd://m1?size=1M&bandwidth=1G", "for mem: and dax: only", "leave them out" },
         { "mem:4M?latency=2.4us", "latency=2.4us: ", "to 500000000" },
         { "mem:4M?latency=500000001", "latency=", "to 500000000" },
+        { "mem:4M?latency=1&nic=mlx4", "nic=mlx4: unknown", "mlx5 only" },
+        { "mem:4M?nic=mlx5", "nic is for mem: and dax: with a latency", "give latency= as well" },
+        { "rdma://m1?nic=mlx5", "nic is for mem: and dax:", "leave it out" },
         { "rdma://m1?gid-index=-1", "gid-index=-1: ", "from 0 to 65535" },
         { "mem:4M?socket=/s", "unknown option 'socket'", "give size, weight" },
         { "nbd://m1?socket=/s", "unknown option 'socket'", "give size, weight" },
@@ -504,7 +508,7 @@ static void node_options(void **state)
                          (char *)"--node",
                          (char *)"mem:1G?latency=2400&bandwidth=12.5G&priority=3",
                          (char *)"--node",
-                         (char *)"mem:?bandwidth=1000000",
+                         (char *)"mem:?bandwidth=1000000&nic=mlx5",
                          (char *)"ls",
                          NULL };
         options_parse(13, line);
@@ -622,8 +626,12 @@ static void timing(void **state)
         assert_int_equal(s.latency, 2400);
         assert_int_equal(s.page_ticks, 32768 * (1ull << SLAB_TICK_SHIFT) / 100);
         assert_string_equal(text, ", as if behind a network of 2400 ns and 12.5 GB/s");
-        o = (struct node_option){ .latency = 500000000 };
+        assert_false(s.queues || s.direct);
+        o = (struct node_option){ .latency = 500000000, .card = true };
         timing_slab(&s, &o, 2999999);
+        timing_text(&o, text, sizeof(text));
+        assert_string_equal(text, ", as if behind a network of 500000000 ns and a ConnectX card");
+        assert_true(s.queues && s.direct == CARD_EPOCH);
         assert_int_equal(s.latency, 1499999500);
         assert_int_equal(s.page_ticks, 0);
         o = (struct node_option){ .bandwidth = 1000000 };

@@ -354,7 +354,7 @@ static void check_counts(const struct notices *notices)
                 if (pte_has_frame(p))
                         left = get((frame_t)(pte_num(p) - ENV_PFN0), THREADS);
                 else if (pte_kind(p) == PTE_REMOTE)
-                        left = env.far[pte_num(p)][THREADS];
+                        left = env.far[pte_slot(p)][THREADS];
                 CHECK(left == 0, "page %u still counts %#lx", v, (unsigned long)left);
         }
 }

@@ -98,7 +98,26 @@ void ring_promote(frame_t f) { (void)f; }
 void env_relax(unsigned spins) { (void)spins; }
 frame_t ring_written(int *err) { (void)err; return FRAME_NONE; }
 void ring_write_wait(void) {}
-void timed_add(const struct slab *s) { (void)s; }
+bool timed_add(const struct slab *s) { (void)s; return true; }
+void timed_rung(struct direct_queue *q) { (void)q; }
+struct direct_queue *direct_read(const struct slab *s, uint64_t slot, frame_t f)
+{
+        (void)s;
+        (void)slot;
+        (void)f;
+        return NULL;
+}
+bool direct_poll_queue(void) { return false; }
+void direct_ring_bell(void) {}
+bool direct_has(unsigned node) { return node > 0; }
+bool direct_make(unsigned node) { return node == 0; }
+bool direct_wait(const void *word, uint64_t seen, frame_t f)
+{
+        (void)f;
+        (void)word;
+        (void)seen;
+        return false;
+}
 void timed_read(const struct slab *s, const void *slot, frame_t f, enum io_op op)
 {
         (void)s;

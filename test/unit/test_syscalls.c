@@ -154,6 +154,7 @@ struct thread *threads_find(struct thread *t, pid_t tid) { return tid == gettid(
 unsigned threads_count(const struct thread *t) { (void)t; return 1; }
 int alone_begin(struct thread *t) { (void)t; return -EINVAL; }
 void alone_end(struct thread *t) { (void)t; }
+void io_keep_rights(void) {}
 void service_ensure(struct vm *vm) { (void)vm; }
 void own_threads_set_apart(void) {}
 void threads_count_cpus(void) {}

@@ -31,7 +31,7 @@ struct pager pager;
 
 static struct frame frames[FRAMES];
 static pte_slot_t pte[FRAMES];
-static uint64_t content[FRAMES], slot[FRAMES];
+static uint64_t content[FRAMES][PAGE_SIZE / 8] __attribute__((aligned(PAGE_SIZE))), slot[FRAMES];
 static const struct slab slab = {
         .kind = SLAB_TIMED, .node = 1, .latency = LATENCY, .page_ticks = PAGE << SLAB_TICK_SHIFT
 };
@@ -46,13 +46,28 @@ _Noreturn void kern_bug(const char *what, uint64_t a, uint64_t b)
         __builtin_unreachable();
 }
 _Noreturn void env_bug(const char *what, uint64_t a, uint64_t b) { kern_bug(what, a, b); }
-void *env_frame_va(frame_t f) { return &content[f]; }
+void *env_frame_va(frame_t f) { return content[f]; }
+static char pool[32][PAGE_SIZE] __attribute__((aligned(PAGE_SIZE)));
+static unsigned pool_used, pool_pages;  /* so many are left */
+void *pool_page(enum pool_kind kind)
+{
+        assert_int_equal(kind, POOL_CARD);
+        return pool_pages && pool_pages-- ? pool[pool_used++] : NULL;
+}
 void copy_page(void *restrict d, const void *restrict s)
 {
         *(uint64_t *)d = *(const uint64_t *)s;
         tsc += COPY;
 }
 void env_relax(unsigned spins) { tsc += spins; }
+/* A card that is not there never fails, and its pages have no sums. */
+void ring_read_for(uint64_t s, frame_t f, uint32_t vcpu, bool wrong)
+{
+        fail_msg("slot %lu, frame %u, vCPU %u, %d", (unsigned long)s, f, vcpu, wrong);
+}
+bool ring_has_room(void) { return true; }
+bool pt_map_window(uint64_t va, uint64_t gpa, uint64_t len) { return va + gpa + len > 0; }
+
 void env_wake_pte(pte_slot_t *e)
 {
         assert_in_range((uintptr_t)e, (uintptr_t)pte, (uintptr_t)(pte + FRAMES));
@@ -96,7 +111,7 @@ static int setup(void **state)
         for (frame_t n = 0; n < FRAMES; n++) {
                 frames[n] = (struct frame){ .word = FRAME_RESIDENT | FRAME_CLAIMED, .slot = n };
                 frames[n].pte = &pte[n];
-                content[n] = 0;
+                content[n][0] = 0;
                 slot[n] = 0x5000 + n;
         }
         timed_add(&slab);
@@ -114,7 +129,7 @@ static void come(frame_t n, pte_t bits)
 {
         assert_int_equal(pte[n] & (PTE_P | PTE_A | PTE_PREF | PTE_ST_HELD), bits);
         assert_int_equal(pte_num(pte[n]), 1000 + n);
-        assert_int_equal(content[n], 0x5000 + n);
+        assert_int_equal(content[n][0], 0x5000 + n);
         assert_false(frames[n].word & FRAME_CLAIMED);
 }
 
@@ -125,7 +140,7 @@ static void test_read(void **state)
         tsc = 1000000 + LATENCY;
         timed_poll();
         assert_int_equal(pte_kind(pte[0]), PTE_BUSY);
-        assert_int_equal(content[0], 0);
+        assert_int_equal(content[0][0], 0);
         tsc += PAGE;
         timed_poll();
         come(0, PTE_P | PTE_A);
@@ -334,7 +349,7 @@ static void test_writes(void **state)
         for (unsigned round = 0; round < 3; round++) {
                 uint64_t begun = now();
                 for (frame_t n = 0; n < IO_RING; n++) {
-                        content[n] = round * 1000 + n;
+                        content[n][0] = round * 1000 + n;
                         timed_write(&slab, &slot[n], n);
                 }
                 tsc = begun + LATENCY + wires.copied;
@@ -389,6 +404,80 @@ static void test_parts(void **state)
                         LATENCY + 4 * PAGE + 6 * COPY);
 }
 
+/* By way of a card: completions in its format, when the wire says so. */
+static void ask_card(const struct slab *s, frame_t n)
+{
+        pte[n] = pte_make_busy(1000 + n, pte_prot(true, true, false));
+        struct slab at = *s;
+        at.from = (uint64_t)&slot[n];
+        struct direct_queue *q = direct_read(&at, 0, n);
+        assert_non_null(q);
+        assert_ptr_equal(vcpu_self.direct, q);
+        timed_rung(q);
+}
+
+static void test_card(void **state)
+{
+        const struct slab s = { .kind = SLAB_TIMED, .node = 7, .latency = LATENCY, .queues = 1,
+                                .direct = CARD_EPOCH };
+        uint64_t before;
+
+        (void)state;
+        pool_pages = 5;
+        assert_false(timed_add(&s));
+        assert_false(direct_has(s.node));
+        pool_pages = 3 * DIRECT_QUEUES;
+        assert_true(timed_add(&s));
+        assert_int_equal(pool_pages, 0);
+        assert_true(timed_add(&s));             /* its next slab */
+        for (unsigned round = 0; round < 3 * NIC_DEPTH; round++) {
+                frame_t n = round % FRAMES;
+                frames[n].word |= FRAME_CLAIMED;
+                ask_card(&s, n);
+                pte[n] |= PTE_WAITERS;
+                timed_poll();
+                direct_poll();
+                assert_int_equal(pte_kind(pte[n]), PTE_BUSY);
+                assert_true(timed_wait(&frames[n].word, frames[n].word, n));
+                tsc += LATENCY;
+                timed_poll();
+                assert_int_equal(pte_kind(pte[n]), PTE_BUSY);
+                direct_poll();
+                come(n, PTE_P | PTE_A);
+                assert_int_equal(woken, round + 1);
+        }
+        assert_false(direct_wait(&pte[0], 0, 0));
+        assert_int_equal(exits[EXIT_WAIT_PTE], 0);
+        /* What the card does takes no time. */
+        before = control.wire_copied;
+        frames[0].word |= FRAME_CLAIMED;
+        ask_card(&s, 0);
+        tsc += LATENCY;
+        timed_poll();
+        assert_in_range(control.wire_copied - before, COPY, COPY + 10);
+        /* Another vCPU's page, which is there. */
+        vcpu_self.direct = NULL;
+        assert_true(direct_wait(&pte[0], 0, 0));
+        come(0, PTE_P | PTE_A);
+        /* A request that finds no place on the wire gets one as soon as a page has come. */
+        for (frame_t n = 10; n < 20; n++)
+                ask(n, IO_PREFETCH);
+        wires.fresh = WIRE_PAGES;               /* as if other nodes had the rest */
+        frames[2].word |= FRAME_CLAIMED;
+        ask_card(&s, 2);
+        assert_true(cards.stalled);
+        assert_false(timed_wait(&frames[2].word, frames[2].word, 2));
+        assert_true(direct_wait(&pte[2], (uint32_t)pte[2], 2));
+        assert_int_equal(slept_ns, 50000);
+        tsc += LATENCY;
+        timed_poll();
+        assert_false(cards.stalled);
+        tsc += LATENCY;
+        timed_poll();
+        direct_poll();
+        come(2, PTE_P | PTE_A);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -405,6 +494,7 @@ int main(void)
                 cmocka_unit_test_setup(test_writes, setup),
                 cmocka_unit_test_setup(test_write_wait, setup),
                 cmocka_unit_test_setup(test_parts, setup),
+                cmocka_unit_test_setup(test_card, setup),
         };
         cmocka_set_message_output(CM_OUTPUT_TAP);
         return cmocka_run_group_tests_name("timed", tests, NULL, NULL);

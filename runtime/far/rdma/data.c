@@ -15,6 +15,7 @@
 #include "far/rdma/control.h"
 #include "far/rdma/data.h"
 #include "far/rdma/device.h"
+#include "far/rdma/direct.h"
 #include "far/rdma/link.h"
 #include "far/rdma/pace.h"
 #include "far/rdma/queue.h"
@@ -81,6 +82,8 @@ unsigned rdma_data_poll(struct far_node *n)
                 take_told(rn);
                 d->slept = false;
         }
+        if (rn->direct.state == RDMA_DIRECT_UP)
+                rdma_direct_poll(rn);
         for (int k = 0; k < DATA_QUEUES && d->state == DATA_UP; k++) {
                 struct rdma_queue *q = &d->q[k];
                 /* Posts the requests for which the last turn made room.  Not in that turn itself,
@@ -129,7 +132,8 @@ int rdma_data_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *tim
         d->slept = true;
         rdma_pace_slept(&d->pace);
         if (d->state != DATA_UP ||
-            atomic_load_explicit(&c->up, memory_order_relaxed) != d->generation)
+            atomic_load_explicit(&c->up, memory_order_relaxed) != d->generation ||
+            rdma_direct_connects(rn))
                 lower(timeout_ms, MEND_MS);
         else if (busy)
                 lower(timeout_ms, n->hands_back ? SOON_MS : WATCH_MS);
@@ -215,6 +219,7 @@ void rdma_data_close(struct rdma_node *rn)
 {
         struct rdma_data *d = &rn->data;
 
+        rdma_direct_close(rn);
         for (int k = 0; k < DATA_QUEUES; k++) {
                 rdma_link_close(&d->q[k].link);
                 free(d->q[k].spare);

@@ -11,6 +11,7 @@
 #include "far/rdma/control.h"
 #include "far/rdma/data.h"
 #include "far/rdma/device.h"
+#include "far/rdma/direct.h"
 #include "far/rdma/forked.h"
 #include "far/rdma/member.h"
 #include "far/rdma/recover.h"
@@ -36,6 +37,8 @@ static void rdma_close(struct far_node *n)
                 free(g);
         }
         pthread_mutex_destroy(&rn->control.lock);
+        if (n->direct)                  /* the process ends, and a vCPU may be about to ring */
+                return;
         free(rn);
         n->data = NULL;
 }
@@ -178,11 +181,12 @@ static void rdma_describe(const struct far_node *n, char *text, size_t size)
                          (unsigned long long)__atomic_load_n(&d->copies, __ATOMIC_RELAXED),
                          RDMA_POOL_PAGES * PAGE_SIZE / 1024);
         snprintf(text, size,
-                 "%s: %s at %.32s (%s) over %s port %u, %u in flight, %u reads at once, %s, %llu "
-                 "reconnections",
+                 "%s: %s at %.32s (%s) over %s port %u, %u in flight, %u reads at once, %s%s, "
+                 "%llu reconnections",
                  n->url, size_text(n->pages * PAGE_SIZE, a), rn->name[0] ? rn->name : "memnode",
                  rdma_words_address(&rn->to, to), ibv_get_device_name(rn->dev.verbs->device),
                  rn->dev.port, d->q[FAR_READ].depth, d->q[FAR_READ].link.reads, how,
+                 rdma_direct_how(rn),
                  (unsigned long long)__atomic_load_n(&d->reconnections, __ATOMIC_RELAXED));
 }
 
@@ -204,6 +208,9 @@ const struct far_driver far_rdma = {
         .answer = rdma_answer,
         .sum = far_sum,
         .spin_us = 50,
+        .direct = rdma_direct_wanted,
+        .ring = rdma_direct_ring,
+        .own_rights = true,             /* write() to /dev/infiniband checks them */
 };
 extern const struct far_driver *const far_module[];
 const struct far_driver *const far_module[] = { &far_rdma, NULL };

@@ -6,10 +6,11 @@
  * objects.  So the descriptors are cut off first, and the libraries' data in memory is left alone.
  * librdmacm would only use one thing again: the device that it opened and keeps.  Therefore
  * far/nodes.c loads this module again, and librdmacm with it (far_driver.forked).  The clean-up
- * closes that device; its descriptors lead to /dev/null by then.
+ * closes that device; its descriptors lead elsewhere by then.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/eventfd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +23,12 @@
  * library uses plain close(). */
 static void cut_off(int fd)
 {
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        int other = eventfd(0, EFD_CLOEXEC);    /* needs no file: the child may have another root */
 
-        if (null < 0 || dup3(null, fd, O_CLOEXEC) < 0)
+        if (other < 0 || dup3(other, fd, O_CLOEXEC) < 0)
                 die_(EXIT_VMRUN_FAILED, "a child cannot let go of its parent's RDMA device: %s",
                      strerror(errno));
-        close(null);
+        close(other);
         privfd_forget(fd);
 }
 
@@ -72,6 +73,7 @@ bool rdma_forked(struct far_node *n)
         rn->depth = old->depth;
         rn->grace_ms = old->grace_ms;
         rn->keeps = old->keeps;
+        rn->rxe = old->rxe;
         rn->dev.attr = d->attr;
         rn->control.id = old->control.id;
         memcpy(rn->control.secret, old->control.secret, sizeof(rn->control.secret));

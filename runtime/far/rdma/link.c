@@ -11,13 +11,16 @@
  * and 6 retries.  rdma_cm's defaults report it after minutes, or never.
  */
 #include <errno.h>
+#include <rdma/ib_user_verbs.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "far/rdma/device.h"
 #include "far/rdma/link.h"
+#include "far/rdma/rings.h"
 #include "far/rdma/words.h"
+#include <rdma/rdma_user_rxe.h>         /* after the C library's headers */
 
 #define ACK_TIMEOUT   14
 #define RETRIES       6
@@ -68,6 +71,54 @@ void rdma_link_start(struct rdma_link *l)
         }
 }
 
+/* One link at a time: a new mapping of the device is its ring. */
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+
+/* With `making` held. */
+static void make_queues_alone(struct rdma_link *l)
+{
+        struct rdma_device *d = &l->node->dev;
+        struct rdma_maps before;
+
+        if (l->rings)
+                rdma_maps(&before);
+        l->cq = ibv_create_cq(d->verbs, (int)(l->send + l->recv), l, *l->comp, 0);
+        if (!l->cq) {
+                rdma_link_errno(l, errno, "make a completion queue");
+                return;
+        }
+        if (l->rings) {
+                l->rings->done = rdma_new_ring(&before, sizeof(struct ib_uverbs_wc));
+                rdma_maps(&before);
+        }
+        struct ibv_qp_init_attr attr = {
+                .qp_context = l,
+                .send_cq = l->cq,
+                .recv_cq = l->cq,
+                .qp_type = IBV_QPT_RC,
+                .cap = { .max_send_wr = l->send,
+                         .max_recv_wr = l->recv,
+                         .max_send_sge = l->sge,
+                         .max_recv_sge = 1 },
+        };
+        if (rdma_create_qp(l->id, d->pd, &attr) != 0) {
+                rdma_link_errno(l, errno, "make a queue pair");
+                return;
+        }
+        if (l->rings)
+                l->rings->send = rdma_new_ring(&before, sizeof(struct rxe_send_wqe));
+        int err = l->ready ? l->ready(l) : 0;
+        if (err)
+                rdma_link_errno(l, -err, "post a receive");
+}
+
+static void make_queues(struct rdma_link *l)
+{
+        pthread_mutex_lock(&making);
+        make_queues_alone(l);
+        pthread_mutex_unlock(&making);
+}
+
 static void make_qp(struct rdma_link *l)
 {
         struct rdma_node *rn = l->node;
@@ -113,28 +164,7 @@ static void make_qp(struct rdma_link *l)
                 return;
         }
         d->port = l->id->port_num;
-        l->cq = ibv_create_cq(d->verbs, (int)(l->send + l->recv), l, *l->comp, 0);
-        if (!l->cq) {
-                rdma_link_errno(l, errno, "make a completion queue");
-                return;
-        }
-        struct ibv_qp_init_attr attr = {
-                .qp_context = l,
-                .send_cq = l->cq,
-                .recv_cq = l->cq,
-                .qp_type = IBV_QPT_RC,
-                .cap = { .max_send_wr = l->send,
-                         .max_recv_wr = l->recv,
-                         .max_send_sge = l->sge,
-                         .max_recv_sge = 1 },
-        };
-        if (rdma_create_qp(l->id, d->pd, &attr) != 0) {
-                rdma_link_errno(l, errno, "make a queue pair");
-                return;
-        }
-        int err = l->ready ? l->ready(l) : 0;
-        if (err)
-                rdma_link_errno(l, -err, "post a receive");
+        make_queues(l);
 }
 
 static void resolve_route(struct rdma_link *l)
@@ -231,8 +261,10 @@ unsigned rdma_link_events(struct rdma_event_channel *channel)
         return n;
 }
 
+/* A mapping that goes while a ring is looked for could come again as that ring. */
 void rdma_link_close(struct rdma_link *l)
 {
+        pthread_mutex_lock(&making);
         if (l->id) {
                 if (l->id->qp)
                         rdma_destroy_qp(l->id);
@@ -243,5 +275,6 @@ void rdma_link_close(struct rdma_link *l)
                 ibv_destroy_cq(l->cq);
                 l->cq = NULL;
         }
+        pthread_mutex_unlock(&making);
         l->state = LINK_NONE;
 }

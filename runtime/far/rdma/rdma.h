@@ -14,6 +14,8 @@
  *   run.c        which requests go in one work request
  *   pace.c       how much background the device has at a time, so that a demand read need not
  *                wait for it
+ *   direct.c     queue pairs that kern drives by itself
+ *   rings.c      where their rings are
  *   silence.c    how long nothing may end, and when the node is asked whether it is there
  *   forked.c     a forked child: away from its parent's connections
  *   member.c     joins with connections of its own: a forked child, a program after execve
@@ -42,6 +44,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "abi_direct.h"
 #include "common/clock.h"
 #include "common/hostport.h"
 #include "far/node.h"
@@ -76,6 +79,10 @@ enum rdma_failure {
         FAIL_FINAL,                     /* no use in trying again */
 };
 
+/* Memory of a ring, as rxe's library has mapped it. */
+struct rdma_ring { void *at; size_t size; };
+struct rdma_rings { struct rdma_ring send, done; };
+
 struct rdma_node;
 struct rdma_link {
         struct rdma_node *node;
@@ -86,6 +93,8 @@ struct rdma_link {
         struct rdma_cm_id *id;          /* owned by the link, as are its QP and: */
         struct ibv_cq *cq;
         uint32_t send, recv, sge;       /* size of the queues */
+        /* Set when the queue pair is made, for rxe; NULL: they are not asked for. */
+        struct rdma_rings *rings;
         /* Called after the QP is made and before it is connected: posts receives.  NULL: nothing to
          * do. */
         int (*ready)(struct rdma_link *l);
@@ -188,6 +197,7 @@ struct rdma_control {
 #define DATA_CHAIN    64                /* requests in one ibv_post_send */
 #define DATA_SIGNAL   8                 /* one WRITE in this many is signaled */
 #define DATA_WC       16
+#define DATA_ATTEMPT_MS 1500            /* to make all of a kind: of these, or of kern's own */
 
 /* address, rkey, restarts: changed by find.c, with control's lock.  [I] They are used on a data
  * connection only if `restarts` is the link's.  Relaxed: they are there before a connection for
@@ -267,6 +277,30 @@ struct rdma_data {
         bool made;                      /* they were up once */
 };
 
+/* ---- queue pairs that kern drives by itself, see direct.c ---- */
+
+struct rdma_direct {
+        enum {
+                RDMA_DIRECT_NONE, RDMA_DIRECT_CONNECTING, RDMA_DIRECT_UP,
+                RDMA_DIRECT_GIVEN_UP            /* for a while, until `deadline` */
+        } state;
+        bool shown;                     /* the VM has their rings */
+        unsigned generation;            /* of the data connections to which they belong */
+        int64_t deadline;               /* ms: end of the attempt, or of the pause */
+        uint64_t came;                  /* READs when they became UP */
+        unsigned barren;                /* breaks in a row without a READ that came */
+        struct rdma_link link[DIRECT_QUEUES];
+        struct rdma_rings rings[DIRECT_QUEUES];
+        uint32_t seen[DIRECT_QUEUES];   /* completions when the watchdog last looked */
+        int64_t moved[DIRECT_QUEUES];   /* as of struct rdma_queue */
+        uint32_t posted, over;          /* of all queues, for the pace of the background */
+        /* For threads of vCPUs, which ring.  Relaxed: a ring too many, or for a queue pair that is
+         * gone, does no harm.  handle: of the kernel's queue pair, + 1; 0: none.  bells: a set of
+         * queues, for which the I/O side has to ring. */
+        _Atomic uint32_t handle[DIRECT_QUEUES], bells;
+        int fd;                         /* of the device; stored before handle[] */
+};
+
 /* ---- all of it ---- */
 
 static inline bool rdma_is_down(const struct far_node *n)
@@ -283,6 +317,9 @@ struct rdma_node {
         struct rdma_memory mem;
         struct rdma_control control;
         struct rdma_data data;
+        struct rdma_direct direct;
+        /* By the thread that leases: its device is soft-RoCE, as far as is known. */
+        bool rxe;
         uint64_t limit;                 /* bytes to lease in all, from WELCOME */
         uint32_t depth, grace_ms;       /* from WELCOME */
         bool keeps;                     /* memnode knows its clients again after a restart */

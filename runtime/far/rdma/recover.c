@@ -24,13 +24,13 @@
 #include "base/message.h"
 #include "far/rdma/control.h"
 #include "far/rdma/device.h"
+#include "far/rdma/direct.h"
 #include "far/rdma/link.h"
 #include "far/rdma/queue.h"
 #include "far/rdma/recover.h"
 #include "far/rdma/silence.h"
 #include "far/rdma/words.h"
 
-#define ATTEMPT_MS   1500               /* for the three data connections together */
 /* between two looks at the clock; more than this is our own pause, not the node's silence */
 #define GAP_MS       1000
 #define GAP_SOON_MS  50                 /* such a gap, of a node that hands back */
@@ -57,6 +57,7 @@ void rdma_data_broken(struct rdma_node *rn)
 
         if (d->state == DATA_UP && !rn->n->hands_back)
                 info_("%s: %s; reconnecting", rn->n->option->origin, d->why);
+        rdma_direct_down(rn);
         for (int k = 0; k < DATA_QUEUES; k++)
                 rdma_queue_down(&d->q[k]);
         d->state = DATA_DOWN;
@@ -71,6 +72,7 @@ static void give_up(struct rdma_node *rn)
 {
         rn->data.lost = true;
         rn->data.state = DATA_DOWN;
+        rdma_direct_down(rn);
         for (int k = 0; k < DATA_QUEUES; k++)
                 rdma_queue_fail(rn, &rn->data.q[k]);
 }
@@ -81,7 +83,7 @@ static void start(struct rdma_node *rn, unsigned generation, int64_t now)
 
         d->state = DATA_CONNECTING;
         d->generation = generation;
-        d->deadline = now + ATTEMPT_MS;
+        d->deadline = now + DATA_ATTEMPT_MS;
         for (int k = 0; k < DATA_QUEUES; k++) {
                 struct rdma_link *l = &d->q[k].link;
                 l->ask = (struct node_private){ .magic = NODE_MAGIC,
@@ -182,9 +184,10 @@ static bool all_up(const struct rdma_data *d)
 }
 
 /* ms for which a connection with work has completed nothing. */
-static int64_t stalled(struct rdma_data *d)
+static int64_t stalled(struct rdma_node *rn)
 {
-        int64_t stall = 0;
+        struct rdma_data *d = &rn->data;
+        int64_t stall = rdma_direct_stalled(rn);
 
         for (int k = 0; k < DATA_QUEUES; k++) {
                 struct rdma_queue *q = &d->q[k];
@@ -203,7 +206,7 @@ static bool is_silent(struct rdma_node *rn)
 {
         struct rdma_data *d = &rn->data;
         struct rdma_control *c = &rn->control;
-        int64_t stall = stalled(d);
+        int64_t stall = stalled(rn);
         unsigned answers = atomic_load_explicit(&c->answers, memory_order_relaxed);
         enum rdma_verdict v = rdma_silence(&d->asks, rn->n->hands_back, stall, d->ran, answers);
 
@@ -233,7 +236,7 @@ static void advance(struct rdma_node *rn, int64_t now)
         if (d->state == DATA_CONNECTING && !l && now >= d->deadline) {
                 for (int k = 0; k < DATA_QUEUES; k++)
                         if (d->q[k].link.state != LINK_UP)
-                                rdma_link_silent(&d->q[k].link, ATTEMPT_MS);
+                                rdma_link_silent(&d->q[k].link, DATA_ATTEMPT_MS);
                 l = failed(d);
         }
         if (l) {
@@ -243,7 +246,7 @@ static void advance(struct rdma_node *rn, int64_t now)
                 /* A node that hands back does not wait for the next control connection. */
                 snprintf(d->why, sizeof(d->why), "the control connection broke");
                 rdma_data_broken(rn);
-        } else if (d->state == DATA_UP && is_silent(rn)) {
+        } else if (d->state == DATA_UP && (!rdma_direct_step(rn, now) || is_silent(rn))) {
                 rdma_data_broken(rn);
         } else if (d->state == DATA_CONNECTING && all_up(d)) {
                 made(rn);

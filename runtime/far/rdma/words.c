@@ -103,7 +103,8 @@ enum rdma_failure rdma_words_errno(const union rdma_sockaddr *peer, int err, con
         case EPERM:
                 return say(why, FAIL_FINAL,
                            "cannot %s: no permission for /dev/infiniband: ask for the group or "
-                           "mode of these devices",
+                           "mode of these devices; a program that enters another user namespace "
+                           "needs a node over nbd://",
                            doing);
         default:
                 return say(why, FAIL_SILENT, "cannot %s for %s: %s", doing, to, strerror(err));
