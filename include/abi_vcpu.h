@@ -146,6 +146,9 @@ struct vcpu {
          * host cannot ring for it; how often it slept for a page; it waits for a part of a page. */
         struct direct_queue *direct, *bell;
         uint32_t direct_at, may_not_ring, direct_sleeps, part_asked;
+        /* Faults with these registers that waited for a frame, and pager.unwritable halfway; this
+         * fault has waited (kern/paging/stuck.c). */
+        struct stuck { uint64_t registers, unwritable; uint32_t waits, waited; } stuck;
         /* The record of this vCPU's faults, from which kern predicts the next ones: a struct
          * lookahead (kern/pager/lookahead.h), which the host does not read. */
         uint64_t lookahead[LOOKAHEAD_ROOM / 8];

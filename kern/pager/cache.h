@@ -82,8 +82,9 @@ struct pager {
         uint32_t writing;               /* frames claimed for a write that is under way */
         uint32_t passed_head;
         struct frame_list freed;        /* the cleaner's: frames that are on no list yet */
-        /* Evictions given up because there was no slot or the far tier failed. */
-        uint64_t unwritable;
+        /* Evictions given up because there was no slot or the far tier failed.  Relaxed: others ask
+         * only whether there were more. */
+        _Atomic uint64_t unwritable;
 };
 
 #endif

@@ -180,6 +180,12 @@ static inline __attribute__((always_inline)) bool take_off(struct pager *pg, str
         return false;
 }
 
+/* Only the cleaner counts. */
+static void not_written(struct pager *pg)
+{
+        atomic_fetch_add_explicit(&pg->unwritable, 1, memory_order_relaxed);
+}
+
 void evict_give(struct pager *pg, struct frame_list *l, frame_t n)
 {
         if (l)
@@ -213,7 +219,7 @@ static enum evicted clean(struct pager *pg, struct frame_list *l, frame_t n, pte
         if (err < 0) {
                 frame_drop_claim(f);
                 if (err != -EAGAIN && !l)
-                        pg->unwritable++;
+                        not_written(pg);
                 return KEPT;
         }
         return EVICTED;
@@ -254,8 +260,8 @@ bool evict(struct pager *pg, struct frame_list *l, frame_t n, uint64_t *cnt)
         /* Once more at most: with a spare slot no page lacks one. */
         while ((e = try_evict(pg, l, n, cnt)) == LACKS_SLOT && get_spare(pg))
                 ;
-        if (e == LACKS_SLOT)            /* the cleaner's alone: so is the count */
-                pg->unwritable++;
+        if (e == LACKS_SLOT)
+                not_written(pg);
         return e == EVICTED;
 }
 
@@ -267,7 +273,7 @@ uint32_t evict_written(struct pager *pg, uint64_t *cnt)
 
         while (pg->writing > 0 && (n = env_slot_written(&err)) != FRAME_NONE) {
                 if (err) {
-                        pg->unwritable++;
+                        not_written(pg);
                         atomic_fetch_or(&pg->frames[n].word, FRAME_DIRTY);
                 }
                 if (!write_over(pg, n))

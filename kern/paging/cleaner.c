@@ -181,12 +181,17 @@ static bool is_over(const struct turn *t)
         return t->passed >= pager.nframes && t->shown >= 2 * pager.nframes;
 }
 
+static uint64_t unwritable(void)
+{
+        return atomic_load_explicit(&pager.unwritable, memory_order_relaxed);
+}
+
 /* Counts a pass that freed nothing.  True: give up. */
 static bool fruitless(struct turn *t, const struct clock_result *r)
 {
         bool waited_for = atomic_load(&control.frames_waiters) > 0;
         if (waited_for && !t->waited_for)
-                *t = (struct turn){ .unwritable = pager.unwritable };
+                *t = (struct turn){ .unwritable = unwritable() };
         t->waited_for = waited_for;
         t->passed += r->passed;
         t->shown += r->shown;
@@ -194,7 +199,7 @@ static bool fruitless(struct turn *t, const struct clock_result *r)
         t->busy += r->busy;
         if (!is_over(t))
                 return false;
-        bool only_hot = t->hot > 0 && t->unwritable == pager.unwritable;
+        bool only_hot = t->hot > 0 && t->unwritable == unwritable();
         if (waited_for && only_hot) {
                 t->fruitless = 0;
         } else if (waited_for && (take_stocks() || has_free() || t->busy)) {
@@ -204,7 +209,7 @@ static bool fruitless(struct turn *t, const struct clock_result *r)
                 t->fruitless++;
         }
         t->passed = t->shown = t->hot = t->busy = 0;
-        t->unwritable = pager.unwritable;
+        t->unwritable = unwritable();
         return t->fruitless >= FRUITLESS_TURNS;
 }
 
@@ -222,7 +227,7 @@ static bool to_hold_still(void) { return atomic_load(&control.service_hold); }
 /* Frees frames up to the high mark.  False: the cleaner gave up. */
 static bool stock_up(void)
 {
-        struct turn turn = { .unwritable = pager.unwritable };
+        struct turn turn = { .unwritable = unwritable() };
 
         while (atomic_load_explicit(&pager.nfree, memory_order_relaxed) < pager.high &&
                !to_hold_still()) {
@@ -235,7 +240,7 @@ static bool stock_up(void)
                 struct clock_result r = clock_pass(&pager, pass_visits(), most, counters());
 
                 if (r.freed) {
-                        turn = (struct turn){ .unwritable = pager.unwritable };
+                        turn = (struct turn){ .unwritable = unwritable() };
                         atomic_store(&control.starved, 0);
                         wake_waiters();
                         slots_lease_ahead();

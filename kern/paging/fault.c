@@ -41,6 +41,7 @@
 #include "paging/prefetch.h"
 #include "paging/profile.h"
 #include "paging/record.h"
+#include "paging/stuck.h"
 #include "space/grow.h"
 #include "x86.h"
 
@@ -342,6 +343,7 @@ static enum outcome settle(struct fault *f, enum outcome o, uint64_t exits)
                         prefetch_pointed(vcpu_self.cr2, frame_of(f));
                 return guide_begin(f, MARKER, HINT_USED, exits) ? GUIDED : DONE;
         case NEED_FRAME:
+                vcpu_self.stuck.waited = !f->in_range;
                 return frames_wait() == 0 ? RETRY : NO_MEMORY;
         case NEED_TABLE:
                 return pt_make(f->addr) ? RETRY : NO_MEMORY;
@@ -365,18 +367,26 @@ static inline __attribute__((always_inline)) enum outcome attempt_published(stru
         return o;
 }
 
+/* A fault is over: by o, unless its instruction can never end. */
+static inline enum outcome over(enum outcome o)
+{
+        if (o != DONE || __builtin_expect(!vcpu_self.stuck.waited, 1))
+                return o;
+        return is_stuck() ? NO_MEMORY : DONE;
+}
+
 /* After an attempt that did not succeed: o. */
 static __attribute__((noinline)) enum outcome settle_and_repeat(struct fault *f, enum outcome o,
                                                                 uint64_t exits)
 {
-        for (;;) {
+        do {
                 o = settle(f, o, exits);
-                if (o != RETRY)
-                        return o;
-                o = attempt_published(f);
-                if (o == DONE)
-                        return DONE;
-        }
+                if (o == RETRY)
+                        o = attempt_published(f);
+                else
+                        break;
+        } while (o != DONE);
+        return over(o);
 }
 
 /* No program has memory there. */
@@ -531,6 +541,7 @@ void fault_guide_over(enum guide_end how)
                 if (o != DONE)
                         o = settle_and_repeat(&g.f, o, g.exits);
         }
+        o = over(o);                    /* the registers are the thread's again */
         if (o == DONE && again && guide_begin(&g.f, DONE, HINT_CAME, g.exits))
                 return;
         if (o == DONE)

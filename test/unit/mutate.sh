@@ -641,12 +641,21 @@ mutant flush.c "a wait ends at once" \
 # The fault path
 build_test() {
     compile "$unit/test_fault.c" "$unit/pager_env.c" \
-        $(part paging/fault.c paging/file.c pager/frames.c pager/transition.c pager/clock.c)
+        $(part paging/fault.c paging/file.c paging/stuck.c pager/frames.c pager/transition.c \
+        pager/balance.c pager/clock.c pager/evict.c)
 }
 mutant attempt.h "a first touch never locks" \
     '/^static inline enum outcome install/,/^}/s/if \(f->vma\.flags & VMA_LOCKED\)/if (0)/'
 mutant attempt.h "a first touch always locks" \
     '/^static inline enum outcome install/,/^}/s/if \(f->vma\.flags & VMA_LOCKED\)/if (1)/'
+mutant stuck.c "an instruction may take for ever" 's/s->waits < WAITS_IN_VAIN/s->waits/'
+mutant stuck.c "an instruction is held for the one before" 's/if \(s->registers != now\)/if (0)/'
+mutant stuck.c "two instructions differ by rax, and are held for one" 's/p <= &r->rax/p < \&r->rax/'
+mutant stuck.c "it fails though all pages can be written" 's/return s->unwritable !=.*/return true;/'
+mutant stuck.c "the next instruction has less time" '/^        s->waits = 0/d'
+mutant fault.c "a fault that looks for a frame many times is stuck" \
+    's/^( *)return frames_wait\(\) == 0/\1return !is_stuck() \&\& frames_wait() == 0/'
+mutant fault.c "a call with many pages is stuck" 's/stuck\.waited = !f->in_range/stuck.waited = 1/'
 mutant fault.c "latencies are an eighth" \
     '/^static .*void record\(/,/^}/s/cpu_tsc\(\) - tsc/(cpu_tsc() - tsc) \/ 8/'
 mutant fault.c "latencies are eight times as long" \
@@ -922,7 +931,7 @@ mutant $cleaner "it gives up at once" \
 mutant $cleaner "it gives up though pages are only hot" \
     's/if \(waited_for && only_hot\)/if (0)/'
 mutant $cleaner "it never gives up while pages are hot" \
-    's/ && t->unwritable == pager\.unwritable//'
+    's/ && t->unwritable == unwritable\(\)//'
 mutant $cleaner "a waiter does not look for frames before it gives up" \
     's/starved = newer && !frames_there\(&pager\)/starved = newer/'
 mutant $cleaner "a finding is not of the next wake-up" \

@@ -15,7 +15,7 @@ build_test() {
         "$tree"/kern/base/{charge,exit,flush,lock,pool,returns,tables}.c \
         "$tree"/kern/far/{rings,slotmap,slots,timed,wire}.c "$tree"/kern/far/direct/*.c \
         "$tree"/kern/pager/{balance,clock,evict,frames,transition}.c \
-        "$tree"/kern/paging/{cleaner,fault}.c "$unit/lines_guest.c") &&
+        "$tree"/kern/paging/{cleaner,fault,stuck}.c "$unit/lines_guest.c") &&
         "$CC" "${flags[@]}" -o "$WORK/test" "$unit"/{lines_names,lines_sim,test_lines}.c \
             "$objects"/*.o -lcmocka
 }
@@ -28,7 +28,7 @@ mutant "kern/pager/cache.h kern/pager/pager.h" "a count in struct pager of frame
     s/^( *)frame_t n = l->free\.first;/&\n\1atomic_fetch_add(\&pg->planted[8], 1);/'
 mutant kern/pager/transition.c "the last page fetched, for all to see" '
     /^int page_fetch\(/i static _Atomic uint64_t planted;
-    s/^( *)f->slot = pte_num\(p\);.*page is clean.*/&\n\1atomic_store(\&planted, f->slot);/'
+    s/^( *)f->slot = pte_slot\(p\);.*page is clean.*/&\n\1atomic_store(\&planted, f->slot);/'
 mutant kern/base/tables.h "the address published last" '
     s/^(static inline void pt_publish.*\{) (.*)$/\1 control.mmap_top = addr; \2/'
 mutant kern/far/slots.c "the slot read last, for readahead" '

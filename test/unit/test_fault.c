@@ -59,7 +59,24 @@ int mm_charge_page(void) { return charge_left && charge_left-- ? 0 : -ENOMEM; }
 void mm_uncharge(uint64_t pages) { (void)pages; }
 uint64_t mm_charged(void) { return 0; }
 uint64_t mm_limit(void) { return 0; }
-int frames_wait(void) { return -ENOMEM; }
+/* If set, frames_wait() evicts a page, and meets `unwritable` ones; after so many calls in vain. */
+static bool pages_leave;
+static unsigned unwritable, waits, in_vain;
+int frames_wait(void)
+{
+        static unsigned calls;
+
+        if (!pages_leave)
+                return -ENOMEM;
+        if (++calls <= in_vain)
+                return 0;
+        calls = 0;
+        waits++;
+        pager.unwritable += unwritable;
+        while (!clock_pass(&pager, env.nframes, 1, counters()).freed)
+                env.flushed = env.flush_epoch;
+        return 0;
+}
 void cleaner_wake(void) {}
 /* What the fault path asks of the policy. */
 static struct { unsigned calls, ranges; uint64_t addr; enum lookahead_cause cause; } asked;
@@ -165,6 +182,8 @@ int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t
         (void)a4;
         for (uint64_t begin = cpu_tsc(); cpu_tsc() - begin < host_ticks;)
                 cpu_relax();
+        if (op == EXIT_NO_MEMORY)
+                return 0;
         assert_int_equal(op, EXIT_FILE_READ);
         if (refusals) {
                 refusals--;
@@ -772,6 +791,65 @@ static void test_profile(void **state)
         env_teardown();
 }
 
+/* An instruction that needs two pages at once, of which one fits in: faults on either, n times.
+ * Returns the waits for frames before a fault failed; 0: none did. */
+static unsigned alternate(unsigned n)
+{
+        waits = 0;
+        for (unsigned i = 0; i < n; i++) {
+                touch(i % 2 * FAULT_AROUND, i % 2);
+                if (raised.signo) {
+                        assert_int_equal(raised.signo, SIGBUS);
+                        return waits;
+                }
+        }
+        return 0;
+}
+
+/* An instruction that can never end, for pages that cannot be written fill the cache, fails.  One
+ * that only takes long does not, however many faults it takes, and however many come after it. */
+static void test_stuck(void **state)
+{
+        struct vma vma = file_vma;
+
+        (void)state;
+        vma.file = FILE_NONE;
+        vma.prot = 3;
+        begin(&vma);
+        for (unsigned i = 1; i < env.nframes; i++)
+                assert_true(frame_take(&pager, &vcpu_self.frames, counters()) != FRAME_NONE);
+        pages_leave = true;
+        unwritable = 1;
+        unsigned most = alternate(2000);
+        assert_in_range(most, 64, 1024);
+        assert_int_equal(alternate(2000), most);        /* the count begins anew */
+        uint64_t *reg[] = { &vcpu_self.regs.rip, &vcpu_self.regs.rsp, &vcpu_self.regs.rcx,
+                            &vcpu_self.regs.r15, &vcpu_self.regs.rax };
+        for (unsigned i = 0; i < 5; i++) {
+                for (unsigned step = 0; step < 10; step++) {
+                        *reg[i] += step % 2 ? 1 : 0x1000;
+                        assert_int_equal(alternate(most - 2), 0);
+                }
+        }
+        vcpu_self.regs.rip++;
+        for (unsigned i = 0; i < 3000; i++)             /* one system call */
+                assert_int_equal(fault_in(START + i % 2 * PAGE_SIZE,
+                                          START + (i % 2 + 1) * PAGE_SIZE, false), 0);
+        assert_int_equal(alternate(most - 2), 0);
+        in_vain = 300;                                  /* others take the frame first */
+        vcpu_self.regs.rip++;
+        assert_int_equal(alternate(most - 2), 0);
+        in_vain = 0;
+        unwritable = 0;                                 /* others have the frames */
+        vcpu_self.regs.rip++;
+        assert_int_equal(alternate(3000), 0);
+        unwritable = 1;
+        assert_in_range(alternate(3000), 1, most);
+        pages_leave = false;
+        memset(&vcpu_self.regs, 0, sizeof(vcpu_self.regs));
+        env_teardown();
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -790,6 +868,7 @@ int main(void)
                 cmocka_unit_test(test_ahead_is_spared),
                 cmocka_unit_test(test_latency),
                 cmocka_unit_test(test_profile),
+                cmocka_unit_test(test_stuck),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
