@@ -6,7 +6,7 @@
 #
 # CC, SEED and STEPS come from the environment, and MUTANT_LIMIT: seconds a test may take. A test
 # that takes longer is no proof: its mutant is counted as skipped, neither caught nor survived. A
-# mutant that changes nothing has failed. --check looks at that alone, which takes seconds.
+# mutant that changes nothing has failed. --check looks at that alone, and compiles each test once.
 # Prints a line a mutant, then `N passed, N failed, N skipped`.
 # shellcheck shell=bash disable=SC2034,SC2154
 
@@ -87,6 +87,15 @@ change() {
     done
 }
 
+# With --check: the first mutant of those that are compiled in the same way can be.
+built=''
+still_builds() {
+    local how
+    how=$(declare -f build_test)
+    [ "$how" = "$built" ] || build_test 2>"$WORK/cc" || return
+    built=$how
+}
+
 # mutant FILES WHAT SED-SCRIPT: the script must change a file of each pattern, as of part().
 mutant() {
     local name file
@@ -95,6 +104,9 @@ mutant() {
     change "$1" "$3"
     if [ ${#unchanged[@]} -gt 0 ]; then
         not_ok "$name" "the script changes nothing in ${unchanged[*]}"
+    elif [ $check = yes ] && ! still_builds; then
+        not_ok "$name" 'it cannot be compiled'
+        show "$WORK/cc"
     elif [ $check = yes ]; then
         ok "$name"
     else
