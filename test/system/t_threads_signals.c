@@ -334,7 +334,7 @@ static void count_rt(int sig) { (void)sig; got++; }
 
 static void *counts(void *arg)
 {
-        int64_t end = now_ns(CLOCK_MONOTONIC) + (effort + 99) / 100 * PATIENCE;
+        int64_t end = now_ns(CLOCK_MONOTONIC) + (effort + 99) / 100 * 3 * PATIENCE;
 
         while (*(volatile int *)&got < EACH && now_ns(CLOCK_MONOTONIC) < end)
                 if ((intptr_t)arg % 8 == 0)
