@@ -253,16 +253,20 @@ void io_wait(const void *word, uint32_t seen)
         if (!turn_begin(word, seen))
                 return;
         pthread_mutex_lock(&io.lock);
+        const uint64_t begun = __rdtsc();
         /* io_keep_rights() comes between two waits. */
-        for (uint64_t since = __rdtsc(); opt.io == IO_INLINE && atomic_load(w) == seen;
+        for (uint64_t since = begun; opt.io == IO_INLINE && atomic_load(w) == seen;
              turn_tell()) {
                 if (step() > 0)
                         since = __rdtsc();
                 else if (__rdtsc() - since > io.spin_ticks && sleep_for_news(INLINE_MS))
                         since = __rdtsc();
         }
-        /* Each transfer that is over by now saves the program an exit. */
-        for (unsigned i = 0; opt.io == IO_INLINE && i < INLINE_MORE && step() > 0; i++)
+        /* Each transfer that is over by now saves the program an exit.  But it goes on no later
+         * than after twice the time. */
+        const uint64_t over = __rdtsc();
+        for (unsigned i = 0; opt.io == IO_INLINE && i < INLINE_MORE &&
+             __rdtsc() - over < over - begun && step() > 0; i++)
                 ;
         pthread_mutex_unlock(&io.lock);
         turn_over();

@@ -41,8 +41,7 @@ unsigned rdma_data_post(struct far_node *n, struct far_request **r, unsigned num
         if (d->state != DATA_UP || rdma_is_down(n))
                 return i;
         if (number && r[0]->op == FAR_READ)
-                rdma_pace_asked(&d->pace, d->q[FAR_PREFETCH].sent + d->q[FAR_WRITE].sent,
-                                rdma_background_done(d), __rdtsc());
+                rdma_pace_asked(&d->pace, rdma_background_done(d), __rdtsc());
         for (; i < number; i++) {
                 struct rdma_queue *q = &d->q[r[i]->op];
                 if (q->count >= q->depth)

@@ -371,10 +371,9 @@ static void look_at_pace(struct rdma_node *rn)
                 over += atomic_load_explicit(&f->queue[i]->seen, memory_order_relaxed);
         }
         if (posted != x->posted)
-                rdma_pace_asked(&d->pace, d->q[FAR_PREFETCH].sent + d->q[FAR_WRITE].sent,
-                                rdma_background_done(d), __rdtsc());
+                rdma_pace_asked(&d->pace, rdma_background_done(d), __rdtsc());
         if (over != x->over)
-                rdma_pace_done(&d->pace, __rdtsc());
+                rdma_pace_done(&d->pace, rdma_background_sent(d), __rdtsc());
         x->posted = posted;
         x->over = over;
 }

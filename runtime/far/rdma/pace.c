@@ -37,7 +37,7 @@ void rdma_pace_turn(struct rdma_pace *p, uint64_t done, uint64_t now)
 
 void rdma_pace_slept(struct rdma_pace *p) { p->turn[0].end = p->turn[1].end = 0; }
 
-void rdma_pace_asked(struct rdma_pace *p, uint64_t sent, uint64_t done, uint64_t now)
+void rdma_pace_asked(struct rdma_pace *p, uint64_t done, uint64_t now)
 {
         bool known = p->turn[1].end;
 
@@ -46,11 +46,9 @@ void rdma_pace_asked(struct rdma_pace *p, uint64_t sent, uint64_t done, uint64_t
          * too. */
         if (p->asked)
                 return;
-        /* The previous turn began to poll when the turn before it ended.  With soft-RoCE a transfer
-         * may be over when ibv_post_send() returns: so all transfers that were not over at that
-         * time count as in the way. */
+        /* The previous turn began to poll when the turn before it ended. */
         p->asked = known ? p->turn[1].end : now;
-        p->in_way = (unsigned)(sent - (known ? p->turn[1].done : done));
+        p->done = known ? p->turn[1].done : done;
 }
 
 void rdma_pace_sent(struct rdma_pace *p) { p->owed = false; }
@@ -71,27 +69,30 @@ unsigned rdma_pace_room(const struct rdma_pace *p, unsigned posted)
 /* Only undisturbed samples may raise the best: under a constant load it would otherwise creep up to
  * the latency under that load.  One sample counts for little, because it may include a time in
  * which this thread did not run. */
-static void follow(struct rdma_pace *p, uint64_t took)
+static void follow(struct rdma_pace *p, uint64_t took, bool disturbed)
 {
         if (!p->window) {               /* the first */
                 p->window = DATA_DEPTH;
                 p->best = took;
         } else if (took < p->best) {
                 p->best = took;
-        } else if (!p->in_way) {
+        } else if (!disturbed) {
                 p->best += (took > 2 * p->best ? p->best : took - p->best) / FOLLOW;
         }
 }
 
-void rdma_pace_done(struct rdma_pace *p, uint64_t now)
+/* In the way were all transfers that were not over when the demand read may have been asked for:
+ * with soft-RoCE they may be over when ibv_post_send() returns, also those that are posted right
+ * behind it, with which a device that does one transfer after the other may begin first. */
+void rdma_pace_done(struct rdma_pace *p, uint64_t sent, uint64_t now)
 {
-        uint64_t took = now - p->asked;
+        uint64_t took = now - p->asked, in_way = sent - p->done;
 
         if (!p->asked)
                 return;
         p->asked = 0;
         p->owed = true;
-        follow(p, took);
+        follow(p, took, in_way > 0);
         if (took <= TOO_MUCH * p->best) {
                 if (++p->good >= GOOD && p->window < DATA_DEPTH) {
                         p->good = 0;
@@ -100,9 +101,9 @@ void rdma_pace_done(struct rdma_pace *p, uint64_t now)
                 return;
         }
         p->good = 0;
-        if (!p->in_way)                 /* the background did not cause it */
+        if (!in_way)                    /* the background did not cause it */
                 return;
-        uint64_t fit = p->in_way * p->best / (took - p->best);
+        uint64_t fit = in_way * p->best / (took - p->best);
         /* more than were posted at a time may have been in the way, one after the other */
         if (fit >= p->window)
                 fit = p->window - 1;

@@ -12,9 +12,9 @@
 void rdma_pace_turn(struct rdma_pace *p, uint64_t done, uint64_t now);
 void rdma_pace_slept(struct rdma_pace *p);
 /* a demand read is posted */
-void rdma_pace_asked(struct rdma_pace *p, uint64_t sent, uint64_t done, uint64_t now);
+void rdma_pace_asked(struct rdma_pace *p, uint64_t done, uint64_t now);
 /* a demand read is over */
-void rdma_pace_done(struct rdma_pace *p, uint64_t now);
+void rdma_pace_done(struct rdma_pace *p, uint64_t sent, uint64_t now);
 /* some of the background was posted */
 void rdma_pace_sent(struct rdma_pace *p);
 /* how many more pages of a kind may be posted, with `posted` already */

@@ -93,6 +93,11 @@ static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned 
         return pages;
 }
 
+uint64_t rdma_background_sent(const struct rdma_data *d)
+{
+        return d->q[FAR_PREFETCH].sent + d->q[FAR_WRITE].sent;
+}
+
 uint64_t rdma_background_done(const struct rdma_data *d)
 {
         return d->q[FAR_PREFETCH].done + d->q[FAR_WRITE].done;
@@ -182,7 +187,7 @@ static void finish(struct rdma_node *rn, struct rdma_queue *q)
 
         q->done++;
         if (r->op == FAR_READ)
-                rdma_pace_done(&rn->data.pace, __rdtsc());
+                rdma_pace_done(&rn->data.pace, rdma_background_sent(&rn->data), __rdtsc());
         far_done(r);                    /* r is the owner's again */
 }
 

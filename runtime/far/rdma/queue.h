@@ -21,6 +21,8 @@ bool rdma_queue_arm(struct rdma_queue *q);
 void rdma_queue_down(struct rdma_queue *q);
 /* Gives all requests back by far_failed(). */
 void rdma_queue_fail(struct rdma_node *rn, struct rdma_queue *q);
-uint64_t rdma_background_done(const struct rdma_data *d);       /* pages */
+/* Pages of prefetches and writes that were posted, and that are over. */
+uint64_t rdma_background_sent(const struct rdma_data *d);
+uint64_t rdma_background_done(const struct rdma_data *d);
 
 #endif

@@ -240,8 +240,7 @@ struct rdma_pace {
         uint64_t last;                  /* when a demand read was last asked for */
         /* 0, or the earliest time at which the measured demand read may have been asked for */
         uint64_t asked;
-        /* background pages that the device had from then until it was posted */
-        unsigned in_way;
+        uint64_t done;                  /* background pages that were over then */
         /* The last turns of the I/O thread, newest first: when they ended (0: unknown, it slept),
          * background pages over by then. */
         struct { uint64_t end, done; } turn[2];
