@@ -64,7 +64,7 @@ struct direct_queue {
         uint32_t node, number;          /* of the queue among those of the node */
         uint32_t exit_rings;            /* 1: the doorbell is an exit */
         uint32_t verify;                /* 1: pages have sums, which are compared */
-        /* Which slabs it is for: those with this number in slab.direct. */
+        /* Which slabs it is for: those with places of this epoch (struct slab_place). */
         uint32_t epoch;
         _Atomic uint32_t state;         /* enum direct_state */
         /* Ticks that the last sampled fetch took; 0: none since the host looked. */
@@ -81,6 +81,7 @@ struct direct_queue {
                 _Atomic uint32_t state; /* enum direct_request */
                 _Atomic uint32_t frame;
                 uint64_t slot;
+                uint32_t place;         /* of the slab, that is read */
                 uint32_t vcpu;          /* that asked, and owns the frame if the fetch fails */
                 uint64_t asked;         /* the TSC, of a sampled fetch; else 0 */
         } request[NIC_DEPTH];           /* by post number */

@@ -34,9 +34,9 @@ struct io_entry {
          * over. */
         _Atomic uint32_t state;
         uint32_t op, frame;
-        /* Of a part: bytes, within the page.  Of IO_READ: 0; or kern asked the node itself
-         * (abi_direct.h), and the page did not come: the number of the vCPU that asked, + 1; and 1:
-         * it came, and was wrong. */
+        /* Of a part: bytes, within the page.  Of IO_READ: 0; or kern asked a node itself
+         * (abi_direct.h), and the page did not come: the number of the vCPU that asked, + 1; and 0,
+         * or, if it came and was wrong, the place that it is of, + 1. */
         uint16_t offset, len;
         uint64_t slot;
         /* Of a sampled read, and of a write with statistics: the vCPU's TSC when it asked; else

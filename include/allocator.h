@@ -41,8 +41,6 @@
 #define CHUNK_SHIFT    9
 #define CHUNK_PAGES    (1u << CHUNK_SHIFT)
 #define SLAB_CHUNKS    (SLAB_PAGES / CHUNK_PAGES)
-/* Places that a slab ever has; each node that is lost costs one. */
-#define TREE_PLACES    8
 
 typedef _Atomic uint16_t slot_word_t;
 #define SLOT_FREE   0u
@@ -79,7 +77,7 @@ struct slab_map {
         _Atomic uint32_t sum[SLAB_PAGES] __attribute__((aligned(PAGE_SIZE)));
         /* By place, a bit a slot: the copy there is the page that was last written
          * (runtime/far/copies.h). */
-        _Atomic uint64_t good[TREE_PLACES][SLAB_PAGES / 64] __attribute__((aligned(PAGE_SIZE)));
+        _Atomic uint64_t good[SLAB_PLACES][SLAB_PAGES / 64] __attribute__((aligned(PAGE_SIZE)));
         /* A bit a slot: no copy fitted the slot's sum, so none could be made.  Set by the process
          * that holds the slot; cleared when the slot is written, or copied after all. */
         _Atomic uint64_t unfit[SLAB_PAGES / 64];

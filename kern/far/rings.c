@@ -65,9 +65,9 @@ void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte)
         read_page(slot, f, 0, 0, fetch_sampled() ? cpu_tsc() : 0);
 }
 
-void ring_read_for(uint64_t slot, frame_t f, uint32_t vcpu, bool wrong)
+void ring_read_for(uint64_t slot, frame_t f, uint32_t vcpu, int wrong)
 {
-        read_page(slot, f, (uint16_t)(vcpu + 1), wrong, 0);
+        read_page(slot, f, (uint16_t)(vcpu + 1), (uint16_t)(wrong + 1), 0);
 }
 
 bool ring_has_room(void)

@@ -8,9 +8,10 @@
 #include "pager/frame.h"
 
 void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte);
-/* As ring_read(), for a vCPU that asked the node without the host.  wrong: the page came, and was
- * not what was written.  At most IO_RING / 2 while ring_has_room() is asked before each. */
-void ring_read_for(uint64_t slot, frame_t f, uint32_t vcpu, bool wrong);
+/* As ring_read(), for a vCPU that asked a node without the host.  wrong: the page came from this
+ * place, and was not what was written; -1: it did not come.  At most IO_RING / 2 while
+ * ring_has_room() is asked before each. */
+void ring_read_for(uint64_t slot, frame_t f, uint32_t vcpu, int wrong);
 bool ring_has_room(void);
 
 /* Prefetches of this vCPU that are under way: at most IO_RING, else ring_prefetch() has no room.

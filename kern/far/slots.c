@@ -97,7 +97,7 @@ static bool add_slab(uint32_t i)
                 return false;
         if (s->kind == SLAB_TIMED && !timed_add(s))
                 return false;
-        if (s->kind == SLAB_REMOTE && s->queues && !direct_has(s->node) && !direct_make(s->node))
+        if (s->kind == SLAB_REMOTE && !direct_make(s->queues))
                 return false;
         capacity += s->pages;
         slots.nslabs = i + 1;
@@ -230,7 +230,7 @@ static __attribute__((noinline)) void post_read(const struct slab *s, uint64_t s
                                                 pte_slot_t *pte)
 {
         bool timed = s->kind == SLAB_TIMED;
-        /* Relaxed: the queue's lock orders it. */
+        /* Relaxed: direct_read() looks again. */
         struct direct_queue *q = atomic_load_explicit(&s->direct, memory_order_relaxed)
                                          ? direct_read(s, slot, f) : NULL;
 

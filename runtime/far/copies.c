@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include "far/copies.h"
 #include "include/allocator.h"
+#include "include/good_copy.h"
 
 static _Atomic uint64_t *good_word(const struct copies *c, uint64_t slot, unsigned k)
 {
@@ -21,13 +22,9 @@ static unsigned places_with_bits(const struct copies *c, uint64_t slot)
                                     memory_order_acquire);
 }
 
-/* Without bits the first place has the page.  Acquire: a process that cleared the bit has set its
- * own bit in `unfenced` before. */
 static bool is_good(const struct copies *c, uint64_t slot, unsigned k)
 {
-        if (!places_with_bits(c, slot))
-                return k == 0;
-        return atomic_load_explicit(good_word(c, slot, k), memory_order_acquire) & bit_of(slot);
+        return slot_good(c->units, slot, k);
 }
 
 /* Most writes change no bit, and then cost no write to shared memory.  Release: see is_good(); and
@@ -92,16 +89,11 @@ static unsigned readable(const struct copies *c, const struct far_slab *s, uint6
         return set;
 }
 
-/* Nodes of one priority share the reads by chunks, so neighbours can go in one request. */
 int copies_to_read(const struct copies *c, const struct far_slab *s, uint64_t slot, unsigned not)
 {
         unsigned set = readable(c, s, slot, not);
 
-        if (!set)
-                return -1;
-        for (unsigned n = slot_chunk(slot) % (unsigned)__builtin_popcount(set); n > 0; n--)
-                set &= set - 1;
-        return __builtin_ctz(set);
+        return set ? (int)slot_place(set, slot) : -1;
 }
 
 unsigned copies_good(const struct copies *c, const struct far_slab *s, uint64_t slot)

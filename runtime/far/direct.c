@@ -52,32 +52,57 @@ int64_t direct_exit_ring(const struct exit_req *rq)
         return n->driver->ring(n, (unsigned)rq->a[1]);
 }
 
-/* [I] A slab that has, or had, a second place is never read by kern, which does not know where the
- * page is.  Whoever adds the place takes the slab from kern before that place counts, with the
- * lease lock (places.c, not_direct()). */
+/* The slab's place on a node, as an index; -1: it has none, or another node is to be read before
+ * it.  kern knows no priorities. */
+static int place_on(const struct far_slab *f, const struct far_node *n)
+{
+        int on = -1;
+
+        for (unsigned k = 0; k < f->places; k++) {
+                const struct far_node *its = f->place[k].node;
+                if (its == n)
+                        on = (int)k;
+                else if (its->option->priority > n->option->priority && !is_set(&its->lost))
+                        return -1;
+        }
+        return on;
+}
+
+static void tell_slab(uint32_t i, const struct far_node *n, uint32_t epoch, direct_where *where)
+{
+        const struct far_slab *f = far_slab(i);
+        struct slab *s = &CONTROL->slabs[i];
+        int k = place_on(f, n);
+        uint64_t from;
+        uint32_t key;
+
+        if (k < 0 || !where(&f->place[k], &from, &key))
+                return;
+        atomic_store_explicit(&s->place[k].from, from, memory_order_relaxed);
+        atomic_store_explicit(&s->place[k].key, key, memory_order_relaxed);
+        s->node_at[k] = (uint8_t)n->index;
+        /* Release: kern sees both. */
+        atomic_store_explicit(&s->place[k].epoch, epoch, memory_order_release);
+        /* Release: kern sees the node. */
+        atomic_fetch_or_explicit(&s->direct, 1u << k, memory_order_release);
+}
+
 bool direct_slabs(struct far_node *n, uint32_t epoch, direct_where *where)
 {
         struct far_direct *d = n->direct;
         uint32_t slabs = __atomic_load_n(&CONTROL->nslabs, __ATOMIC_ACQUIRE);
+        uint32_t places = atomic_load_explicit(&leases.places_added, memory_order_acquire);
 
-        if (d->slabs == slabs)
+        if (d->slabs == slabs && d->places == places)
                 return true;
         /* Tried: lease() may hold it, and wait for the I/O side. */
         if (pthread_mutex_trylock(&leases.lock) != 0)
                 return false;
-        for (; d->slabs < slabs; d->slabs++) {
-                const struct far_slab *f = far_slab(d->slabs);
-                struct slab *s = &CONTROL->slabs[d->slabs];
-                uint64_t from;
-                uint32_t key;
-                if (f->places != 1 || f->place[0].node != n || !where(&f->place[0], &from, &key))
-                        continue;
-                atomic_store_explicit(&s->from, from, memory_order_relaxed);
-                atomic_store_explicit(&s->key, key, memory_order_relaxed);
-                /* Release: kern sees both. */
-                atomic_store_explicit(&s->direct, epoch, memory_order_release);
-        }
+        for (uint32_t i = d->places == places ? d->slabs : 0; i < slabs; i++)
+                tell_slab(i, n, epoch, where);
         pthread_mutex_unlock(&leases.lock);
+        d->slabs = slabs;
+        d->places = places;
         return true;
 }
 

@@ -19,7 +19,8 @@ struct far_direct {
         struct vm *vm;
         uint64_t gpa;                   /* of its rings, as kern maps them (direct_ring_at()) */
         struct direct_queue *queue[DIRECT_QUEUES];
-        uint32_t slabs;                 /* those before were looked at for this epoch */
+        /* Slabs before this one were looked at for this epoch, when leases.places_added was so. */
+        uint32_t slabs, places;
 };
 
 /* EXIT_DIRECT and EXIT_DIRECT_RING. */
@@ -30,8 +31,8 @@ int64_t direct_exit_ring(const struct exit_req *rq);
 
 /* Where a slab is: as the driver's grant says now.  False: kern cannot read it. */
 typedef bool direct_where(const struct far_place *p, uint64_t *from, uint32_t *key);
-/* Tells kern which slabs it may read by queues of this epoch: those on this node alone.  To be
- * called before they become UP, and then in each turn.  False: to be called again before that. */
+/* Tells kern which slabs it may read at this node, by queues of this epoch.  To be called before
+ * they become UP, and then in each turn.  False: to be called again before that. */
 bool direct_slabs(struct far_node *n, uint32_t epoch, direct_where *where);
 /* A queue becomes UP, filled in but for state and counts. */
 void direct_up(struct direct_queue *q);

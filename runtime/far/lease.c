@@ -46,14 +46,25 @@ static int map_unit(struct vm *vm, uint32_t unit, uint64_t *gpa)
         return 0;
 }
 
+/* Nodes that kern can read by itself: a set. */
+static uint64_t readable_by_kern(void)
+{
+        uint64_t set = 0;
+
+        for (unsigned i = 0; i < leases.nnodes; i++) {
+                const struct far_node *n = leases.nodes[i];
+                if (n->driver->direct && n->driver->direct(n))
+                        set |= 1ull << i;
+        }
+        return set;
+}
+
 /* Publishes slab i, far_slab(i), as a slab of this process. */
 static void publish(uint32_t i, const struct slab *s)
 {
-        const struct far_node *n = far_slab(i)->place[0].node;
-
         CONTROL->slabs[i] = *s;
-        CONTROL->slabs[i].queues = n->driver->direct && n->driver->direct(n);
-        timing_slab(&CONTROL->slabs[i], n->option, CONTROL->tsc_khz);
+        CONTROL->slabs[i].queues = readable_by_kern();
+        timing_slab(&CONTROL->slabs[i], far_slab(i)->place[0].node->option, CONTROL->tsc_khz);
         CONTROL->tree_number = leases.tree.self;
         /* Release: kern on other vCPUs looks up the slab of a slot number, and then sees its
          * entry.  No slot of this slab exists before the count covers it. */

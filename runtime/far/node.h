@@ -28,7 +28,7 @@ struct far_direct;
 
 #define FAR_WHY 256
 _Static_assert(NODES_MAX <= SLAB_NODES, "kern can tell nodes apart");
-_Static_assert(REPLICAS_MAX < TREE_PLACES, "there is room for nodes in place of lost ones");
+_Static_assert(REPLICAS_MAX < SLAB_PLACES, "there is room for nodes in place of lost ones");
 
 /* A node across execve: the old program opened it, and the next program continues to use it. */
 #define FAR_KEPT 768
@@ -134,7 +134,7 @@ struct far_place {
         void *data;                     /* the driver's own, from lease() */
         uint64_t word[3];               /* from lease(), for use() in any process of the tree */
 };
-#define FAR_PLACES TREE_PLACES
+#define FAR_PLACES SLAB_PLACES
 struct far_slab {
         /* entries of place[] below it do not change any more; stored with release */
         _Atomic unsigned places;

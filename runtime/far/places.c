@@ -28,6 +28,8 @@ uint64_t slabs_down(void)
 void place_add(struct far_slab *f)
 {
         atomic_fetch_add_explicit(&f->places, 1, memory_order_release);
+        /* Release: who sees the count sees the place. */
+        atomic_fetch_add_explicit(&leases.places_added, 1, memory_order_release);
 }
 
 bool place_lease(struct vm *vm, struct far_node *n, uint32_t pages, struct slab *s,
@@ -107,13 +109,6 @@ void places_list(uint32_t i, const struct slab *s)
         __atomic_store_n(&leases.tree.head->nslabs, i + 1, __ATOMIC_RELEASE);
 }
 
-/* See direct_slabs(): before the slab has a second place. */
-static void not_direct(uint32_t i)
-{
-        if (i < CONTROL->nslabs)
-                atomic_store(&CONTROL->slabs[i].direct, 0);
-}
-
 int place_use(struct vm *vm, uint32_t i, struct slab *s)
 {
         struct far_slab *f = far_slab(i);
@@ -132,8 +127,6 @@ int place_use(struct vm *vm, uint32_t i, struct slab *s)
                 err = 0;                /* other nodes have the pages */
         if (err)
                 return err;
-        if (f->places > 0)
-                not_direct(i);
         place_add(f);
         return 0;
 }
@@ -208,7 +201,6 @@ bool place_add_copy(struct vm *vm, uint32_t i)
         /* In this order: a process that sets a copy's bit knows the place, and by then all other
          * processes know that there is one (copies_written()). */
         t->place[k] = tree_place_of(&f->place[k]);
-        not_direct(i);
         atomic_store(&tree_map(leases.tree.units, i)->places, k + 1);
         atomic_store(&t->places, k + 1);
         place_add(f);

@@ -261,7 +261,8 @@ static bool makes_sense(const struct io_entry *e, unsigned vcpu)
                                      e->offset + e->len > PAGE_SIZE
                            : e->frame >= CONTROL->nframes)
                 return false;
-        return e->op <= IO_PROMOTE && e->slot >> SLAB_SHIFT < CONTROL->nslabs;
+        return e->op <= IO_PROMOTE && e->slot >> SLAB_SHIFT < CONTROL->nslabs &&
+               (e->op != IO_READ || e->len <= far_slab(slot_slab(e->slot))->places);
 }
 
 /* A vCPU waits for the page that a prefetch into this frame brings.  If the transfer has not gone
@@ -362,13 +363,16 @@ unsigned request_taken_over(void)
         return n;
 }
 
-/* Kern has asked the node itself, for a vCPU of that number. */
+/* Kern has asked a node itself, for a vCPU of that number.  What came wrong is read once more of
+ * the same node, if that is the one to read of. */
 static void begin_for(struct request *q, const struct io_entry *e)
 {
+        const struct copies c = copies();
+
         q->vcpu = e->offset - 1u;
         if (e->len) {
-                q->again = true;
-                count_one(&q->slab->place[0].node->reread);
+                q->again = copies_to_read(&c, q->slab, q->slot, 0) == e->len - 1;
+                count_one(&q->slab->place[e->len - 1].node->reread);
         }
 }
 

@@ -26,6 +26,7 @@ struct leases {
         struct far_node *const *nodes;
         _Atomic unsigned nnodes;        /* changes under `lock` */
         uint32_t max_slabs;             /* the most that the nodes can give */
+        _Atomic uint32_t places_added;  /* places that were added to slabs: without the lock, too */
         /* pages of guest-physical space that no memory node can take yet */
         uint64_t memory_room;
         /* The lease lock.  Guards the rest, CONTROL->slabs and nslabs, and of each node how much it

@@ -14,9 +14,11 @@ void timing_slab(struct slab *s, const struct node_option *o, uint64_t tsc_khz)
                 return;
         s->kind = SLAB_TIMED;
         if (o->card) {                  /* far/direct/card.h, in kern */
-                s->queues = 1;
-                s->direct = CARD_EPOCH;
-                s->from = s->va;
+                s->queues = 1ull << s->node;
+                s->direct = 1;
+                s->node_at[0] = (uint8_t)s->node;
+                s->place[0].epoch = CARD_EPOCH;
+                s->place[0].from = s->va;
         }
         s->latency = (uint64_t)(second * o->latency / 1000000000);
         s->page_ticks = o->bandwidth

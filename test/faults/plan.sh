@@ -149,6 +149,10 @@ plan_copies() {
     options=$picked
     one_of '' '' --debug '--io inline' '--cache 2M' '--placement linear'
     options+=" $picked"
+    if [ "$kind" = rdma ]; then
+        one_of '' ' --direct on' ' --direct on'
+        options+=$picked
+    fi
     # A disk needs the I/O thread.
     [ "$hanging" = no ] || options=${options/--io inline/}
     pick 3

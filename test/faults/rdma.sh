@@ -267,6 +267,18 @@ rdma_direct() {
     [ "$(stat_of it exits.direct_ring)" -gt 500 ]
 }
 
+# It reads pages with copies, and one of their nodes is killed.
+rdma_direct_copies() {
+    serve m --size 64M && serve n --size 64M --listen "$RDMA:7472" || return
+    start_words it --direct on --replicas 2 --timeout 20 --cache 2M --node "$RDMA" \
+        --node "$RDMA:7472" -- "$words" --size 4M "${told[@]}"
+    begun it 60 && sleep 2 && kill_node m && said_soon it 'are read from other nodes' || return
+    sleep 2
+    finish it && intact it || return
+    echo "measured $(stat_of it exits.direct_ring) READs of $(stat_of it count.fetched) fetches"
+    [ "$(stat_of it exits.direct_ring)" -gt $(($(stat_of it count.fetched) / 2)) ]
+}
+
 # Frames get lost, are late, and overtake others.
 rdma_netem() {
     local status=0
@@ -299,4 +311,5 @@ try 'a program becomes another user, and its fault handler reads' rdma_other_use
 try 'the fault handler reads, and memnode is restarted' rdma_direct --size 8M --threads 3
 try 'the fault handler of a tree reads, and memnode is restarted' rdma_direct \
     --size 4M --children 3 --accesses 4000
+try 'the fault handler reads pages that have copies, and a node is killed' rdma_direct_copies
 try 'a network that loses, delays and reorders frames' rdma_netem

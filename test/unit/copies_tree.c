@@ -126,7 +126,7 @@ void tree_reset(unsigned replicas)
                 memset((void *)map->word, 0, PAGES * sizeof(map->word[0]));
                 memset((void *)map->chunk, 0, sizeof(map->chunk));
                 memset((void *)map->touched, 0, NUMBERS * sizeof(map->touched[0]));
-                for (unsigned k = 0; k < TREE_PLACES; k++)
+                for (unsigned k = 0; k < SLAB_PLACES; k++)
                         *(uint64_t *)&map->good[k][0] = 0;
                 *(uint32_t *)&map->places = replicas > 1 ? replicas : 0;
                 for (uint32_t p = 0; p < NUMBERS; p++)

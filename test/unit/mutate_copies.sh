@@ -214,6 +214,6 @@ mutant $copies "a node of high priority is read although it does not answer" \
     '/^static unsigned readable/,/^}/s/!far_answers\(n\) \|\| //'
 mutant $copies "the last process is no threat" \
     '/^static bool is_threatened/,/^}/s/p < processes/p + 1 < processes/'
-mutant $copies "one of several equal nodes has all reads" \
-    '/^int copies_to_read/,/^}/s/slot_chunk\(slot\)/0/'
+mutant good_copy.h "one of several equal nodes has all reads" \
+    '/^static inline unsigned slot_place/,/^}/s/slot_chunk\(slot\)/0/'
 totals

@@ -86,7 +86,12 @@ mutant $queue "a queue goes on after a READ has failed" 's/&up, DIRECT_BROKEN/\&
 mutant $queue "kern posts to a queue that is down" \
     '/^static bool post\(/,/^}/s/!is_up\(q\) \|\|/0 ||/'
 mutant $queue "kern reads at an address of an older epoch" \
-    's/q->epoch != atomic_load_explicit\(&s->direct, memory_order_acquire\)/0/'
+    's/q->epoch != atomic_load_explicit\(&p->epoch, memory_order_acquire\)/0/'
+mutant $queue "kern reads a copy that is not good" \
+    '/^static uint32_t readable/,/^}/s/if \(slot_good\(.*/if (1)/'
+mutant $queue "kern reads at another place's address" 's/&s->place\[k\]/\&s->place[0]/'
+mutant $queue "the first place is blamed for what came wrong" \
+    's/\(int\)req->place : -1/0 : -1/'
 mutant $queue "kern takes from a queue that is down" \
     '/^static bool take_one/,/^}/s/!is_up\(q\) \|\|/0 ||/'
 mutant $host "the host does not wait for the lock" '/^bool direct_take/,/^}/s/while \(/while (0 \&\& /'

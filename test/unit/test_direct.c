@@ -35,6 +35,15 @@ static uint64_t cpu_tsc(void) { return 1; }
 #define vcpu_self_fixed (*fixed_of_actor())
 static struct vcpu *vcpu_of_actor(void);
 static const struct vcpu_fixed *fixed_of_actor(void);
+/* In place of good_copy.h: the second of two places is read if both have the page. */
+#define VMRUN_GOOD_COPY_H
+#include "allocator.h"
+static bool slot_good(char *units, uint64_t slot, unsigned k);
+static unsigned slot_place(uint32_t set, uint64_t slot)
+{
+        (void)slot;
+        return set & 2 ? 1 : 0;
+}
 #include "far/direct/queue.c"
 /* The host's side. */
 #include <sched.h>
@@ -57,13 +66,14 @@ struct pager pager;
 
 enum seen { SEEN_READ, SEEN_NO_QUEUE, SEEN_SLEEP, SEEN_WOKEN, SEEN_OTHER, SEEN_TAKEN_BY_OTHER,
             SEEN_STOPPED, SEEN_POSTS_WRAP, SEEN_DONES_WRAP, SEEN_DEEP, SEEN_FAILED, SEEN_WRONG,
-            SEEN_TAKEN_OVER, SEEN_TAKEN, SEEN_COUNT };
+            SEEN_TAKEN_OVER, SEEN_TAKEN, SEEN_PLACE_0, SEEN_PLACE_1, SEEN_COUNT };
 static const char *const seen_name[] = {
         "page that came", "no queue for a request", "sleep", "vCPU that is woken",
         "wait for a page of another vCPU", "fetch that another vCPU ended",
         "stopped with the lock held", "posts counted anew", "completions counted anew",
         "a queue that is full", "READ that failed", "wrong page", "request that the host took over",
-        "request that kern had taken when the host came",
+        "request that kern had taken when the host came", "read of the first place",
+        "read of the second place",
 };
 
 static struct {
@@ -80,11 +90,13 @@ static struct {
         uint64_t far[64];               /* what the node's pages hold */
         unsigned slot[FRAMES];          /* the page that was asked for */
         bool asked[FRAMES];
-        struct { bool by_host, wrong; } read[FRAMES];
+        struct { bool by_host, wrong; int place; } read[FRAMES];
         struct far_direct direct;
-        /* Where the node's memory is, and under which key: not the same in the next epoch. */
-        uint64_t at;
-        uint32_t key;
+        /* Where the nodes' memory is, and under which key: not the same in the next epoch.  One
+         * node has both places. */
+        uint64_t at[2];                 /* by place */
+        uint32_t key[2];
+        unsigned good[64];              /* the places that have a page: a set */
         bool fails;                     /* the card does, in this episode */
         uint64_t version;
         bool stop;
@@ -101,6 +113,14 @@ static const struct vcpu_fixed *fixed_of_actor(void)
 }
 
 /* --- kern around the queues --- */
+
+static bool slot_good(char *units, uint64_t slot, unsigned k)
+{
+        (void)units;
+        if (slot >= 64 || k > 1)
+                sched_fail("slot %lu has no place %u", slot, k);
+        return m.good[slot] >> k & 1;
+}
 
 void *env_frame_va(frame_t f) { return m.page[f]; }
 _Noreturn void kern_bug(const char *what, uint64_t a, uint64_t b)
@@ -172,8 +192,13 @@ const char *model_expects(const struct nic_read *r)
                 return "no frame";
         if (!(frames[f].word & FRAME_CLAIMED) || pte_kind(pte[f]) != PTE_BUSY)
                 return "the frame waits for no page";
-        if (r->from != m.at + m.slot[f] * PAGE_SIZE || r->from_key != m.key)
+        unsigned k = r->from - m.at[0] < 64 * PAGE_SIZE ? 0 : 1;
+        if (r->from != m.at[k] + m.slot[f] * PAGE_SIZE || r->from_key != m.key[k])
                 return "not the page that was asked for";
+        if (!(m.good[m.slot[f]] >> k & 1))
+                return "a place that lacks the page";
+        m.read[f].place = (int)k;
+        m.seen[SEEN_PLACE_0 + k]++;
         return NULL;
 }
 
@@ -181,7 +206,7 @@ void model_copy(const struct card_model *c, const struct nic_read *r)
 {
         static const unsigned word[CARD_WORDS] = { 0, 1, 510, 511 };
         frame_t f = frame_at(r->to);
-        unsigned page = (unsigned)((r->from - m.at) / PAGE_SIZE);
+        unsigned page = (unsigned)((r->from - m.at[m.read[f].place]) / PAGE_SIZE);
 
         m.read[f].wrong = m.queue[0].verify && m.fails && chance(20);
         for (unsigned i = 0, first = rnd(CARD_WORDS); i < CARD_WORDS; i++) {
@@ -219,9 +244,13 @@ void request_take_over(uint64_t slot, frame_t f, unsigned vcpu)
         host_reads(slot, f, vcpu);
 }
 
-void ring_read_for(uint64_t slot, frame_t f, uint32_t vcpu, bool wrong)
+void ring_read_for(uint64_t slot, frame_t f, uint32_t vcpu, int place)
 {
+        bool wrong = place >= 0;
+
         outside();
+        if (wrong && place != m.read[f].place)
+                sched_fail("page %u came wrong from place %d, not %d", f, m.read[f].place, place);
         if (wrong != m.read[f].wrong)
                 sched_fail("page %u came %s", f, wrong ? "as it was sent" : "wrong");
         if (!wrong && !m.fails)
@@ -264,9 +293,11 @@ static void make_card(unsigned i, uint32_t posts)
 /* As direct_slabs(). */
 static void show_slab(uint32_t epoch)
 {
-        atomic_store(&slab.from, m.at);
-        atomic_store(&slab.key, m.key);
-        atomic_store(&slab.direct, epoch);
+        for (unsigned k = 0; k < 2; k++) {
+                atomic_store(&slab.place[k].from, m.at[k]);
+                atomic_store(&slab.place[k].key, m.key[k]);
+                atomic_store(&slab.place[k].epoch, epoch);
+        }
 }
 
 /* As rdma_direct_down() and made() (runtime/far/rdma/direct.c). */
@@ -284,8 +315,10 @@ static void host_renews(void)
                 while (m.card[i].works)
                         point();
         sched_delay(rnd(600));
-        m.at += rnd(1000) * PAGE_SIZE;
-        m.key++;
+        for (unsigned k = 0; k < 2; k++) {
+                m.at[k] += rnd(1000) * PAGE_SIZE;
+                m.key[k] += 2;
+        }
         bool late = chance(2);
         if (!late)
                 show_slab(m.queue[0].epoch + 1);
@@ -375,6 +408,7 @@ static void fetch(struct cpu *c, frame_t f)
         frames[f].word = FRAME_RESIDENT | FRAME_CLAIMED;
         memset(m.page[f], 0, sizeof(m.page[f]));
         m.far[page] = ++m.version;
+        m.good[page] = chance(8) ? 0 : 1 + rnd(3);
         m.slot[f] = page;
         m.asked[f] = true;
         pte[f] = pte_make_busy(PFN0 + f, pte_prot(true, true, false));
@@ -382,6 +416,8 @@ static void fetch(struct cpu *c, frame_t f)
         const struct direct_queue *q = direct_read(&slab, page, f);
         if (c->steps - before > OWN_STEPS_MOST)
                 sched_fail("a vCPU waited for a lock for %lu steps", c->steps - before);
+        if (q && !m.good[page])
+                sched_fail("page %u is read, though no place has it", page);
         if (!q) {
                 m.seen[SEEN_NO_QUEUE]++;
                 m.asked[f] = false;
@@ -500,9 +536,12 @@ static void episode_begin(uint64_t seed)
                 m.queue[i].epoch = 1;
                 m.queue[i].state = DIRECT_UP;
         }
-        m.at = 0x7700000000;
-        m.key = 0xfeed;
-        slab = (struct slab){ .node = NODE, .direct = 1, .from = m.at, .key = m.key };
+        m.at[0] = 0x7700000000;
+        m.at[1] = 0x7800000000;
+        m.key[0] = 0xfeed;
+        m.key[1] = 0xfeee;
+        slab = (struct slab){ .direct = 3, .node_at = { NODE, NODE } };
+        show_slab(1);
         m.fails = chance(2);
         direct_add(NODE, queue);
         sched_reset(switch_in[rnd(4)], tick);

@@ -81,7 +81,7 @@ void request_take_over(uint64_t slot, frame_t f, unsigned vcpu)
 }
 
 /* No READ fails, and none is wrong. */
-void ring_read_for(uint64_t slot, frame_t f, uint32_t vcpu, bool bad)
+void ring_read_for(uint64_t slot, frame_t f, uint32_t vcpu, int bad)
 {
         (void)slot, (void)f, (void)vcpu, (void)bad;
         abort();
@@ -210,7 +210,10 @@ static void test_race(void **state)
         vcpu_self_stats.counter[CNT_FETCHED] = 1;
         pager = (struct pager){ .frames = frames, .nframes = FRAMES, .pfn0 = PFN0,
                                 .notices = { .frames = frames, .pfn0 = PFN0 } };
-        slab = (struct slab){ .node = NODE, .direct = CARD_EPOCH, .from = (uint64_t)far };
+        slab = (struct slab){
+                .kind = SLAB_TIMED, .direct = 1, .node_at = { NODE },
+                .place[0] = { .from = (uint64_t)far, .epoch = CARD_EPOCH }
+        };
         for (unsigned i = 0; i < DIRECT_QUEUES; i++) {
                 pthread_mutex_init(&works[i], NULL);
                 make_card(i);

@@ -631,7 +631,7 @@ static void timing(void **state)
         timing_slab(&s, &o, 2999999);
         timing_text(&o, text, sizeof(text));
         assert_string_equal(text, ", as if behind a network of 500000000 ns and a ConnectX card");
-        assert_true(s.queues && s.direct == CARD_EPOCH);
+        assert_true(s.queues == 1 && s.direct == 1 && s.place[0].epoch == CARD_EPOCH);
         assert_int_equal(s.latency, 1499999500);
         assert_int_equal(s.page_ticks, 0);
         o = (struct node_option){ .bandwidth = 1000000 };

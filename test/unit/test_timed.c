@@ -61,7 +61,7 @@ void copy_page(void *restrict d, const void *restrict s)
 }
 void env_relax(unsigned spins) { tsc += spins; }
 /* A card that is not there never fails, and its pages have no sums. */
-void ring_read_for(uint64_t s, frame_t f, uint32_t vcpu, bool wrong)
+void ring_read_for(uint64_t s, frame_t f, uint32_t vcpu, int wrong)
 {
         fail_msg("slot %lu, frame %u, vCPU %u, %d", (unsigned long)s, f, vcpu, wrong);
 }
@@ -409,7 +409,7 @@ static void ask_card(const struct slab *s, frame_t n)
 {
         pte[n] = pte_make_busy(1000 + n, pte_prot(true, true, false));
         struct slab at = *s;
-        at.from = (uint64_t)&slot[n];
+        at.place[0].from = (uint64_t)&slot[n];
         struct direct_queue *q = direct_read(&at, 0, n);
         assert_non_null(q);
         assert_ptr_equal(vcpu_self.direct, q);
@@ -419,7 +419,7 @@ static void ask_card(const struct slab *s, frame_t n)
 static void test_card(void **state)
 {
         const struct slab s = { .kind = SLAB_TIMED, .node = 7, .latency = LATENCY, .queues = 1,
-                                .direct = CARD_EPOCH };
+                                .direct = 1, .place[0].epoch = CARD_EPOCH, .node_at = { 7 } };
         uint64_t before;
 
         (void)state;

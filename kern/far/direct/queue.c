@@ -1,4 +1,4 @@
-#include "allocator.h"
+#include "good_copy.h"
 #include "base/cpu.h"
 #include "base/exit.h"
 #include "base/latency.h"
@@ -56,7 +56,7 @@ void direct_add(unsigned node, struct direct_queue *const queue[DIRECT_QUEUES])
         atomic_store_explicit(&have.n, n + 1, memory_order_release);
 }
 
-bool direct_make(unsigned node)
+static bool make(unsigned node)
 {
         struct direct_queue *q[DIRECT_QUEUES];
         uint64_t at[DIRECT_QUEUES];
@@ -77,6 +77,16 @@ bool direct_make(unsigned node)
         return true;
 }
 
+bool direct_make(uint64_t nodes)
+{
+        for (; nodes; nodes &= nodes - 1) {
+                unsigned node = (unsigned)__builtin_ctzll(nodes);
+                if (!direct_has(node) && !make(node))
+                        return false;
+        }
+        return true;
+}
+
 static inline void nic_put(struct nic *n, uint32_t at, const struct nic_read *r)
 {
         if (n->format == NIC_RXE) {
@@ -93,26 +103,29 @@ static inline bool nic_take(const struct nic *n, uint32_t seen, uint32_t *at, ui
 }
 
 /* With the lock held.  False: the queue cannot take it. */
-static bool post(struct direct_queue *q, const struct slab *s, uint64_t slot, frame_t f)
+static bool post(struct direct_queue *q, const struct slab *s, unsigned k, uint64_t slot,
+                 frame_t f)
 {
+        const struct slab_place *p = &s->place[k];
         uint32_t at = atomic_load_explicit(&q->posted, memory_order_relaxed);
         typeof(&q->request[0]) req = &q->request[at % NIC_DEPTH];
 
         /* Acquire: who ended its fetch has read it; and address and key are there. */
         if (!is_up(q) ||
-            q->epoch != atomic_load_explicit(&s->direct, memory_order_acquire) ||
+            q->epoch != atomic_load_explicit(&p->epoch, memory_order_acquire) ||
             atomic_load_explicit(&req->state, memory_order_acquire) != DIRECT_FREE)
                 return false;
         /* Relaxed: see above; the queue is UP, so they do not change. */
         const struct nic_read r = {
-                .from = atomic_load_explicit(&s->from, memory_order_relaxed) +
+                .from = atomic_load_explicit(&p->from, memory_order_relaxed) +
                         (slot & (SLAB_PAGES - 1)) * PAGE_SIZE,
                 .to = (uint64_t)env_frame_va(f),
-                .from_key = atomic_load_explicit(&s->key, memory_order_relaxed),
+                .from_key = atomic_load_explicit(&p->key, memory_order_relaxed),
                 .len = PAGE_SIZE
         };
         atomic_store_explicit(&req->frame, f, memory_order_relaxed);
         req->slot = slot;
+        req->place = k;
         req->vcpu = vcpu_self_fixed.number;
         req->asked = fetch_sampled() ? cpu_tsc() : 0;
         atomic_store_explicit(&req->state, DIRECT_ASKED, memory_order_relaxed);
@@ -121,18 +134,18 @@ static bool post(struct direct_queue *q, const struct slab *s, uint64_t slot, fr
         return true;
 }
 
-struct direct_queue *direct_read(const struct slab *s, uint64_t slot, frame_t f)
+/* At place k.  NULL: none of its node's queues can take the request. */
+static struct direct_queue *read_at(const struct slab *s, unsigned k, uint64_t slot, frame_t f)
 {
+        struct direct_queue *const *its = queues[s->node_at[k]];
         const uint32_t me = vcpu_self_fixed.number;
 
-        if (vcpu_self.may_not_ring)
-                return NULL;
         for (unsigned i = 0; i < DIRECT_QUEUES; i++) {
-                struct direct_queue *q = queues[s->node][(me + i) % DIRECT_QUEUES];
+                struct direct_queue *q = its[(me + i) % DIRECT_QUEUES];
                 if (!q || !try_lock(q))
                         continue;
                 uint32_t at = atomic_load_explicit(&q->posted, memory_order_relaxed);
-                bool posted = post(q, s, slot, f);
+                bool posted = post(q, s, k, slot, f);
                 unlock(q);
                 if (posted) {
                         vcpu_self.direct = q;
@@ -142,6 +155,35 @@ struct direct_queue *direct_read(const struct slab *s, uint64_t slot, frame_t f)
                 }
         }
         return NULL;
+}
+
+/* Of the places that have the page, those that kern can read: a set. */
+static uint32_t readable(const struct slab *s, uint64_t slot)
+{
+        /* Acquire: see struct slab. */
+        const uint32_t direct = atomic_load_explicit(&s->direct, memory_order_acquire);
+        uint32_t set = 0;
+
+        if (s->kind == SLAB_TIMED)      /* no node: no copies */
+                return direct;
+        for (uint32_t left = direct; left; left &= left - 1)
+                if (slot_good((char *)TREE_WINDOW, slot, (unsigned)__builtin_ctz(left)))
+                        set |= left & -left;
+        return set;
+}
+
+struct direct_queue *direct_read(const struct slab *s, uint64_t slot, frame_t f)
+{
+        struct direct_queue *q = NULL;
+
+        if (vcpu_self.may_not_ring)
+                return NULL;
+        for (uint32_t set = readable(s, slot); set && !q;) {
+                unsigned k = slot_place(set, slot);
+                q = read_at(s, k, slot, f);
+                set &= ~(1u << k);
+        }
+        return q;
 }
 
 /* The host may be unable to ring as this thread: then its own thread does so, now, and this vCPU
@@ -178,7 +220,7 @@ static void end_fetch(struct direct_queue *q, uint32_t at, uint32_t status)
                      !direct_sum_fits(req->slot, env_frame_va(n));
 
         if (status || wrong) {
-                ring_read_for(req->slot, n, req->vcpu, wrong);
+                ring_read_for(req->slot, n, req->vcpu, wrong ? (int)req->place : -1);
                 atomic_store_explicit(&req->state, DIRECT_FREE, memory_order_release);
                 return;
         }

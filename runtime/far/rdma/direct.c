@@ -46,9 +46,7 @@ bool rdma_direct_wanted(const struct far_node *n)
         if (rn->dev.verbs)
                 rn->rxe = is_rxe(&rn->dev);
 
-        /* Copies: kern does not know which are good. */
-        return opt.direct && !n->hands_back && __builtin_cpu_supports("sse4.2") &&
-               rn->rxe;
+        return opt.direct && __builtin_cpu_supports("sse4.2") && rn->rxe;
 }
 
 static struct far_direct *given(const struct rdma_node *rn)
@@ -172,6 +170,8 @@ static bool where(const struct far_place *p, uint64_t *from, uint32_t *key)
         const struct rdma_node *rn = p->node->data;
         const struct rdma_grant *g = p->data;
 
+        if (!g)                         /* the node was lost before this process came */
+                return false;
         *from = atomic_load_explicit(&g->address, memory_order_relaxed);
         *key = atomic_load_explicit(&g->rkey, memory_order_relaxed);
         return atomic_load_explicit(&g->restarts, memory_order_relaxed) ==
@@ -390,8 +390,6 @@ const char *rdma_direct_how(const struct rdma_node *rn)
                 return "";
         if (rn->direct.state == RDMA_DIRECT_UP)
                 return ", read by the fault handler too";
-        if (rn->n->hands_back)
-                return ", not read by the fault handler (pages have copies)";
         if (!__builtin_cpu_supports("sse4.2"))
                 return ", not read by the fault handler (the CPU has no SSE 4.2)";
         if (!is_rxe(&rn->dev))
