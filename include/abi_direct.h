@@ -48,10 +48,19 @@ struct nic {
         /* mlx5: as the card has them: the queue pair, with the size of a request; this process's
          * memory.  rxe: its memory. */
         uint32_t pair, key;
-        /* rxe: bytes of an element, as a power of two; the number of elements - 1. */
-        uint32_t send_shift, send_mask, done_shift, done_mask;
+        /* The number of elements - 1.  rxe: bytes of one, as a power of two. */
+        uint32_t send_mask, done_mask, send_shift, done_shift;
         uint32_t format;                /* enum nic_format */
 };
+
+/* mlx5.  number: of the queue pair, 24 bits.  key: of this process's memory.  A request is a READ
+ * of one piece: three segments of 16 bytes. */
+#define NIC_SEGMENTS 3u
+static inline void nic_name(struct nic *n, uint32_t number, uint32_t key)
+{
+        n->pair = __builtin_bswap32(number << 8 | NIC_SEGMENTS);
+        n->key = __builtin_bswap32(key);
+}
 
 /* BROKEN: by kern, from UP: a READ has failed; the host makes the queue anew. */
 enum direct_state { DIRECT_DOWN, DIRECT_UP, DIRECT_BROKEN };
@@ -62,6 +71,7 @@ enum direct_request { DIRECT_FREE, DIRECT_ASKED, DIRECT_TAKEN };
 struct direct_queue {
         struct nic nic;
         uint32_t node, number;          /* of the queue among those of the node */
+        uint32_t has_host;              /* 1: the host makes it, and looks after it */
         uint32_t exit_rings;            /* 1: the doorbell is an exit */
         uint32_t verify;                /* 1: pages have sums, which are compared */
         /* Which slabs it is for: those with places of this epoch (struct slab_place). */
@@ -69,6 +79,9 @@ struct direct_queue {
         _Atomic uint32_t state;         /* enum direct_state */
         /* Ticks that the last sampled fetch took; 0: none since the host looked. */
         _Atomic uint64_t took;
+        /* How often a vCPU has polled in vain and slept.  A queue from which nothing comes while it
+         * stays the same is one that nobody polls. */
+        _Atomic uint32_t slept;
         /* READs that did not fail.  Under the lock; for others a statistic. */
         _Atomic uint64_t came;
         /* 0 or 1.  Guards posted, seen, and what struct nic says.  Who has it may be a vCPU that

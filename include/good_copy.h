@@ -7,18 +7,23 @@
 
 #include "allocator.h"
 
-/* Does place k of its slab have the page of a slot?  Without bits the first place does.  Acquire: a
- * process that cleared the bit has set its own bit in `unfenced` before; who set it has made the
- * copy before. */
-static inline bool slot_good(char *units, uint64_t slot, unsigned k)
+/* Of a set of places of its slab, those that have the page of a slot.  Without bits the first place
+ * has it.  Acquire: a process that cleared a bit has set its own bit in `unfenced` before; who set
+ * it has made the copy before. */
+static inline uint32_t slot_good(char *units, uint64_t slot, uint32_t places)
 {
         struct slab_map *map = tree_map(units, slot_slab(slot));
-        uint32_t page = slot_page(slot);
+        uint32_t page = slot_page(slot), good = 0;
 
         if (!atomic_load_explicit(&map->places, memory_order_acquire))
-                return k == 0;
-        return atomic_load_explicit(&map->good[k][page / 64], memory_order_acquire) >>
-                       (page % 64) & 1;
+                return places & 1;
+        for (; places; places &= places - 1) {
+                unsigned k = (unsigned)__builtin_ctz(places);
+                uint64_t bits = atomic_load_explicit(&map->good[k][page / 64],
+                                                     memory_order_acquire);
+                good |= (uint32_t)(bits >> page % 64 & 1) << k;
+        }
+        return good;
 }
 
 /* Of places that have the page of a slot, a set that is not empty: the one to read it at.  They
@@ -27,10 +32,12 @@ static inline unsigned slot_place(uint32_t places, uint64_t slot)
 {
         unsigned n = 0;
 
-        for (uint32_t set = places; set; set &= set - 1)
-                n++;
-        for (n = slot_chunk(slot) % n; n > 0; n--)
-                places &= places - 1;
+        if (places & (places - 1)) {
+                for (uint32_t set = places; set; set &= set - 1)
+                        n++;
+                for (n = slot_chunk(slot) % n; n > 0; n--)
+                        places &= places - 1;
+        }
         return (unsigned)__builtin_ctz(places);
 }
 

@@ -34,6 +34,9 @@ struct node_option {
         bool card;                      /* and read by way of a network card */
 };
 
+/* AUTO: where the card needs no exit for it. */
+enum direct_mode { DIRECT_AUTO, DIRECT_ON, DIRECT_OFF };
+
 enum placement { PLACE_WEIGHTED, PLACE_LINEAR, PLACE_FREE };
 
 /* Settings, from the command line (settings/command_line.c) and the configuration file
@@ -51,7 +54,7 @@ struct options {
         /* which thread moves pages of remote nodes: the I/O thread, or the vCPUs' threads in an
          * exit; AUTO only until the program starts.  Atomic: see io_keep_rights(). */
         _Atomic enum io_mode { IO_THREAD, IO_INLINE, IO_AUTO } io;
-        bool direct;                    /* the fault handler reads pages of nodes by itself */
+        enum direct_mode direct;        /* the fault handler reads pages of nodes by itself */
         uint32_t prefetch;              /* enum lookahead_policy */
         /* pages ahead, 0: the policy chooses; accesses that are looked at */
         unsigned prefetch_window, prefetch_history;

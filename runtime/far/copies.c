@@ -24,7 +24,7 @@ static unsigned places_with_bits(const struct copies *c, uint64_t slot)
 
 static bool is_good(const struct copies *c, uint64_t slot, unsigned k)
 {
-        return slot_good(c->units, slot, k);
+        return slot_good(c->units, slot, 1u << k);
 }
 
 /* Most writes change no bit, and then cost no write to shared memory.  Release: see is_good(); and

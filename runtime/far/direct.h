@@ -23,6 +23,12 @@ struct far_direct {
         uint32_t slabs, places;
 };
 
+/* The guest-physical address of a ring (abi_direct.h). */
+static inline uint64_t direct_ring_gpa(const struct far_direct *d, unsigned queue, unsigned done)
+{
+        return d->gpa + direct_ring_at(0, queue, done) - direct_rings(0);
+}
+
 /* EXIT_DIRECT and EXIT_DIRECT_RING. */
 int64_t direct_exit_make(struct thread *t, struct exit_req *rq);
 int64_t direct_exit_ring(const struct exit_req *rq);

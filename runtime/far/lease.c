@@ -63,7 +63,7 @@ static uint64_t readable_by_kern(void)
 static void publish(uint32_t i, const struct slab *s)
 {
         CONTROL->slabs[i] = *s;
-        CONTROL->slabs[i].queues = readable_by_kern();
+        CONTROL->slabs[i].queues = s->kind == SLAB_REMOTE ? readable_by_kern() : 0;
         timing_slab(&CONTROL->slabs[i], far_slab(i)->place[0].node->option, CONTROL->tsc_khz);
         CONTROL->tree_number = leases.tree.self;
         /* Release: kern on other vCPUs looks up the slab of a slot number, and then sees its

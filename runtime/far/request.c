@@ -177,10 +177,22 @@ static void choose_bytes(struct request *q, unsigned k, unsigned *offset, unsign
         }
 }
 
-static void send_read(struct request *q)
+/* The place to read, as an index: what came wrong is read at the same place once more, if that
+ * still answers.  -1: none. */
+static int place_to_read(struct request *q)
 {
         const struct copies c = copies();
-        int k = copies_to_read(&c, q->slab, q->slot, q->bad);
+
+        if (q->again && far_answers(q->slab->place[q->again - 1].node) &&
+            copies_good(&c, q->slab, q->slot) >> (q->again - 1) & 1)
+                return (int)q->again - 1;
+        q->again = 0;
+        return copies_to_read(&c, q->slab, q->slot, q->bad);
+}
+
+static void send_read(struct request *q)
+{
+        int k = place_to_read(q);
         unsigned offset, len;
 
         if (k >= 0) {
@@ -363,15 +375,12 @@ unsigned request_taken_over(void)
         return n;
 }
 
-/* Kern has asked a node itself, for a vCPU of that number.  What came wrong is read once more of
- * the same node, if that is the one to read of. */
+/* Kern has asked a node itself, for a vCPU of that number. */
 static void begin_for(struct request *q, const struct io_entry *e)
 {
-        const struct copies c = copies();
-
         q->vcpu = e->offset - 1u;
         if (e->len) {
-                q->again = copies_to_read(&c, q->slab, q->slot, 0) == e->len - 1;
+                q->again = e->len;
                 count_one(&q->slab->place[e->len - 1].node->reread);
         }
 }
@@ -599,14 +608,14 @@ static void read_wrong(struct far_request *r)
         const struct copies c = copies();
 
         if (!q->again) {
-                q->again = true;
+                q->again = place_of(r) + 1;
                 count_one(&n->reread);
-                send_read(q);           /* of this node, if it is up */
+                send_read(q);
                 return;
         }
         q->bad |= 1u << place_of(r);
         if (copies_to_read(&c, q->slab, q->slot, q->bad) >= 0) {
-                q->again = false;
+                q->again = 0;
                 send_read(q);
         } else if (q->repair && !r->error && copies_drain(&c, n)) {
                 /* The node drains: a process that reads the page must find no better copy

@@ -54,7 +54,8 @@ struct request {
         /* Sets of places.  Of a write: where its copy is under way (waits), is there (good), may
          * still arrive, for ever (late).  Of a read: where the copy is wrong (bad). */
         unsigned waits, good, late, bad;
-        bool again;                     /* a read that has failed its check once */
+        /* Of a read that came wrong once: the place that it came from, + 1: read once more. */
+        unsigned again;
         bool refused;                   /* a write that a node could not carry out */
         /* A prefetch, even if its op is FAR_READ by now (IO_PROMOTE); and the first use of its page
          * is to be a fault. */

@@ -197,13 +197,15 @@ static int set_io(struct options *o, const char *text, char why[SETTING_WHY])
         return err;
 }
 
-static const char *const on_off[] = { "off", "on", NULL };
+static const char *const direct_words[] = {
+        [DIRECT_AUTO] = "auto", [DIRECT_ON] = "on", [DIRECT_OFF] = "off", NULL
+};
 
 static int set_direct(struct options *o, const char *text, char why[SETTING_WHY])
 {
-        int n, err = word_parse(text, on_off, &n, why);
+        int n, err = word_parse(text, direct_words, &n, why);
         if (!err)
-                o->direct = n;
+                o->direct = (enum direct_mode)n;
         return err;
 }
 
@@ -350,7 +352,7 @@ static bool show_io(const struct options *o, char text[SETTING_TEXT])
 
 static bool show_direct(const struct options *o, char text[SETTING_TEXT])
 {
-        return show_word(on_off[o->direct], text);
+        return show_word(direct_words[o->direct], text);
 }
 
 static const struct {

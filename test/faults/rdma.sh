@@ -69,8 +69,8 @@ rdma_anew() {
 # The other machine is out of reach for a while, and then gets the pages that it missed.
 rdma_unplugged() {
     serve m --size 64M || return
-    start_words it --replicas 2 --timeout 20 --rebuild-rate 0 --node "$RDMA" --node rdma://m1 -- \
-        "$words" --size 2M "${told[@]}"
+    start_words it "$@" --replicas 2 --timeout 20 --rebuild-rate 0 --node "$RDMA" \
+        --node rdma://m1 -- "$words" --size 2M "${told[@]}"
     begun it 60 && modprobe sch_netem &&
         tc qdisc add dev eth0 root netem loss 100% || return
     sleep 3
@@ -296,6 +296,7 @@ try 'memnode is restarted without its memory, over RDMA' rdma_restarted
 try_long 'a node is killed, with copies on another' rdma_replicas
 try 'a node is started again, with copies on another' rdma_anew
 try 'a node is unplugged, with copies on another' rdma_unplugged
+try 'a node that the fault handler reads is unplugged' rdma_unplugged --direct on
 try 'a node is drained over RDMA, one copy' rdma_drained 1
 try_long 'a node is drained over RDMA, two copies' rdma_drained 2
 try_long 'the only node is restarted with what it has' rdma_only_restarted no

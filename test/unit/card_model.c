@@ -20,23 +20,23 @@ void card_model_init(struct card_model *c, struct nic *n, uint32_t posts)
         memset(c->send, (int)rnd(256), sizeof(c->send));
         memset(c->done, (int)rnd(256), sizeof(c->done));
         /* Completions of the turn before, or none at all. */
-        for (uint32_t i = posts; i != posts + NIC_DEPTH; i++)
-                c->done[i % NIC_DEPTH * NIC_BLOCK + OWNER] =
+        for (uint32_t i = posts; i != posts + CARD_DONE; i++)
+                c->done[i % CARD_DONE * NIC_BLOCK + OWNER] =
                         chance(2) ? (char)(MLX5_CQE_INVALID << 4 | rnd(2))
-                                  : (char)(MLX5_CQE_REQ << 4 | !(i / NIC_DEPTH & 1));
+                                  : (char)(MLX5_CQE_REQ << 4 | !(i / CARD_DONE & 1));
         *n = (struct nic){
                 .send = c->send, .done = c->done, .send_record = &c->send_record,
                 .done_record = &c->done_record, .bell = c->bell, .bell_half = NIC_BLOCK,
-                .half = c->half
+                .half = c->half, .send_mask = CARD_SEND - 1, .done_mask = CARD_DONE - 1
         };
         c->number = 1 + rnd((1 << 24) - 1);
         c->key = rnd(~0u);
-        mlx5_name(n, c->number, c->key);
+        nic_name(n, c->number, c->key);
 }
 
 static void read_request(struct card_model *c, uint32_t at)
 {
-        const char *block = c->send + at % NIC_DEPTH * NIC_BLOCK;
+        const char *block = c->send + at % CARD_SEND * NIC_BLOCK;
         const struct mlx5_wqe_raddr_seg *remote = (void *)(block + 16);
         const struct mlx5_wqe_data_seg *data = (void *)(block + 32);
         const struct nic_read r = {
@@ -54,7 +54,7 @@ static void read_request(struct card_model *c, uint32_t at)
         const char *why = model_expects(&r);
         if (why || memcmp(golden, block, sizeof(golden)) != 0)
                 sched_fail("request %u: %s", at, why ? why : "it is not what mlx5dv.h makes of it");
-        memcpy(c->copy[at % NIC_DEPTH], block, sizeof(golden));
+        memcpy(c->copy[at % CARD_SEND], block, sizeof(golden));
 }
 
 static uint32_t record_of(const struct card_model *c) { return be32toh(c->send_record); }
@@ -99,7 +99,7 @@ void card_model_look(struct card_model *c, void *actor, bool locked)
                 sched_fail("the record of requests is %#x, and %#x were taken", record, c->posted);
         else if (last - c->ended >= NIC_DEPTH)
                 sched_fail("more requests than the ring has room for");
-        else if (memcmp(&bell[!c->half], c->send + last % NIC_DEPTH * NIC_BLOCK, 8) != 0)
+        else if (memcmp(&bell[!c->half], c->send + last % CARD_SEND * NIC_BLOCK, 8) != 0)
                 sched_fail("the doorbell is not the last request's");
         else if (*fenced_by(c, actor) != record + 1)
                 sched_fail("no fence between record and doorbell");
@@ -109,11 +109,11 @@ void card_model_look(struct card_model *c, void *actor, bool locked)
 
 static void write_completion(struct card_model *c, uint32_t at)
 {
-        char *to = c->done + c->written % NIC_DEPTH * NIC_BLOCK;
+        char *to = c->done + c->written % CARD_DONE * NIC_BLOCK;
         struct mlx5_cqe64 done;
         uint32_t taken = be32toh(c->done_record);
 
-        if (taken & ~0xffffffu || ((c->written - taken) & 0xffffff) >= NIC_DEPTH) {
+        if (taken & ~0xffffffu || ((c->written - taken) & 0xffffff) >= CARD_DONE) {
                 sched_fail("no room for a completion: %#x were written, %#x taken", c->written,
                            taken);
                 return;
@@ -121,7 +121,7 @@ static void write_completion(struct card_model *c, uint32_t at)
         memset(&done, (int)rnd(256), sizeof(done));
         done.wqe_counter = htobe16((uint16_t)at);
         done.op_own = (uint8_t)((c->failed ? MLX5_CQE_REQ_ERR : MLX5_CQE_REQ) << 4 |
-                                (c->written / NIC_DEPTH & 1));
+                                (c->written / CARD_DONE & 1));
         c->written++;
         for (unsigned i = 0, first = rnd(OWNER); i < OWNER; i++) {
                 to[(first + i) % OWNER] = ((char *)&done)[(first + i) % OWNER];
@@ -139,7 +139,7 @@ static void write_completion(struct card_model *c, uint32_t at)
 static bool step(struct card_model *c, bool fails)
 {
         uint32_t at = c->ended;
-        const char *block = c->send + at % NIC_DEPTH * NIC_BLOCK;
+        const char *block = c->send + at % CARD_SEND * NIC_BLOCK;
 
         if (c->gone || at == c->posted)
                 return false;
@@ -153,7 +153,7 @@ static bool step(struct card_model *c, bool fails)
                                                   .to = be64toh(data->addr) });
         if (c->gone)                    /* meanwhile */
                 return false;
-        if (memcmp(block, c->copy[at % NIC_DEPTH], sizeof(c->copy[0])) != 0)
+        if (memcmp(block, c->copy[at % CARD_SEND], sizeof(c->copy[0])) != 0)
                 sched_fail("request %u changed while it was under way", at);
         c->ended++;
         write_completion(c, at);

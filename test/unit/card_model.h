@@ -24,11 +24,14 @@
 #define NIC_DEPTH 4u                    /* so that queues are full at times */
 #include "abi_direct.h"
 
+/* Blocks and completions of its rings, more than there are requests at a time. */
+#define CARD_SEND (4 * NIC_DEPTH)
+#define CARD_DONE (2 * NIC_DEPTH)
 #define CARD_WORDS 4                    /* of a page that are looked at, at its two ends */
 
 struct card_model {
         struct nic *nic;
-        _Alignas(64) char send[NIC_DEPTH * NIC_BLOCK], done[NIC_DEPTH * NIC_BLOCK];
+        _Alignas(64) char send[CARD_SEND * NIC_BLOCK], done[CARD_DONE * NIC_BLOCK];
         _Atomic uint32_t send_record, done_record;
         _Alignas(64) char bell[2 * NIC_BLOCK];
         uint32_t number, key;           /* of the queue pair, and of this process's memory */
@@ -38,7 +41,7 @@ struct card_model {
         bool failed, gone;              /* a request has failed; the queue pair was destroyed */
         uint32_t failed_at;             /* `written` of the first that failed */
         bool works;                     /* card_model_step() runs */
-        char copy[NIC_DEPTH][48];       /* of each request when it was rung for */
+        char copy[CARD_SEND][48];       /* of each request when it was rung for */
         void *ringer;                   /* the actor that rang, until its fence */
         struct { void *actor; uint32_t record; } fenced[8];     /* what each has fenced last */
 };

@@ -17,9 +17,8 @@ take='/^static bool take\(/,/^}/'
 # What the card reads
 mutant $mlx5 "a post number has more than 16 bits" "$put s/\(at & 0xffff\)/at/"
 mutant $mlx5 "another opcode" 's/^(#define MLX5_OP_READ) .*/\1 0x08u/'
-mutant $mlx5 "the number of the queue pair is somewhere else" \
-    's/be32\(number << 8/be32(number << 4/'
-mutant $mlx5 "a segment less" 's/^(#define MLX5_SEGMENTS) .*/\1 2u/'
+mutant abi_direct.h "the number of the queue pair is somewhere else" 's/number << 8/number << 4/'
+mutant abi_direct.h "a segment less" 's/^(#define NIC_SEGMENTS) .*/\1 2u/'
 mutant $mlx5 "no completion is asked for" 's/^(#define MLX5_SIGNALED) .*/\1 0u/'
 mutant $mlx5 "an address in this CPU's order" "$put s/be64\(r->from\)/r->from/"
 mutant $mlx5 "the keys are swapped" "$put s/n->key/be32(r->from_key)/"
@@ -37,7 +36,8 @@ mutant $mlx5 "the record is stored behind the doorbell" "$ring {
 }"
 mutant $mlx5 "no fence before the doorbell" "$ring s/^        cpu_store_fence\(\);\$/;/"
 mutant $mlx5 "no fence behind the doorbell" "$ring s/^        cpu_store_fence\(\);  .*/;/"
-mutant $mlx5 "the doorbell is the request before" "$ring s/at % NIC_DEPTH/(at - 1) % NIC_DEPTH/"
+mutant $mlx5 "the doorbell is the request before" "$ring s/at & n->send_mask/(at - 1) \& n->send_mask/"
+mutant $mlx5 "a block by the table's size, not the ring's" "$put s/at & n->send_mask/at % NIC_DEPTH/"
 mutant $mlx5 "always the same half of the register" "$ring s/n->half \^= 1;/;/"
 mutant $queue "requests are posted before the last was rung for" \
     's/^        mlx5_ring\(n, at\);/        if (at % 2) mlx5_ring(n, at);/'
@@ -88,7 +88,7 @@ mutant $queue "kern posts to a queue that is down" \
 mutant $queue "kern reads at an address of an older epoch" \
     's/q->epoch != atomic_load_explicit\(&p->epoch, memory_order_acquire\)/0/'
 mutant $queue "kern reads a copy that is not good" \
-    '/^static uint32_t readable/,/^}/s/if \(slot_good\(.*/if (1)/'
+    '/^static inline uint32_t readable/,/^}/s/slot_good\(.*\);/direct;/'
 mutant $queue "kern reads at another place's address" 's/&s->place\[k\]/\&s->place[0]/'
 mutant $queue "the first place is blamed for what came wrong" \
     's/\(int\)req->place : -1/0 : -1/'
@@ -107,6 +107,30 @@ mutant $host "a place stays in use after that" \
     '/^void direct_release/,/^}/s/^( *)atomic_store_explicit\(&r->state, DIRECT_FREE.*/\1;/'
 mutant $host "a queue begins with the counts of the one before" \
     '/^void direct_(up|release)/,/^}/s/^ *atomic_store_explicit\(&q->posted, 0.*//'
+
+# Set-up of real cards
+build_test() { compile "$unit/test_direct_mlx5.c" -lrdmacm -libverbs; }
+setup=runtime/far/rdma/mlx5.c
+mutant $setup "an alignment is not kept" 's/(size_t at = )round_up.*/\1q->used;/'
+mutant $setup "records share a line" 's/alignment < CACHE_LINE \? CACHE_LINE : alignment/alignment/'
+mutant $setup "memory behind a queue's part is given" 's/at > MEMORY - size/at > 2 * MEMORY - size/'
+mutant $setup "the same memory is given twice" 's/q->used = at \+ size;/;/'
+mutant $setup "kern counts requests where receives are counted" 's/MLX5_SND_DBR/MLX5_RCV_DBR/'
+mutant $setup "kern counts completions in the word beside" 's/part, cq\.dbrec\)/part, cq.dbrec + 1)/'
+mutant $setup "the doorbell is where its page begins" \
+    's/\+ \(\(uintptr_t\)qp\.bf\.reg & \(PAGE_SIZE - 1\)\)//'
+mutant $setup "the doorbell's halves are a block apart" 's/= qp\.bf\.size/= NIC_BLOCK/'
+mutant $setup "the send ring has a block for each request" 's/qp\.sq\.wqe_cnt - 1/NIC_DEPTH - 1/'
+mutant $setup "the card is told another key" 's/rn->mem\.mr->lkey/rn->mem.mr->rkey/'
+mutant $setup "rings may be anywhere" '/^static bool is_in/,/^}/s/return .*/return true;/'
+mutant $setup "completions of 128 bytes will do" 's/cq->cqe_size == NIC_BLOCK \&\&//'
+mutant $setup "rings of odd sizes will do" '/^static bool is_power_of_two/s/return .*/return true; }/'
+mutant $setup "the thread domain goes before the domain" '/^static void free_all/,/^}/{
+        s/if \(q->pd\)/if (q->td)/; s/dealloc_pd\(q->pd\)/dealloc_td(q->td)/; t
+        s/if \(q->td\)/if (q->pd)/; s/dealloc_td\(q->td\)/dealloc_pd(q->pd)/
+    }'
+mutant $setup "the VM keeps the rings" '/^static void end/,/^}/s/vm_replace_memory.*, 0\), NULL, 0\);/;/'
+mutant $setup "the page with the doorbell stays" '/^static void free_all/,/^}/s/if \(q->page\)/if (0)/'
 
 # Memory orders, under TSan
 build_test() {

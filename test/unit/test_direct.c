@@ -38,7 +38,7 @@ static const struct vcpu_fixed *fixed_of_actor(void);
 /* In place of good_copy.h: the second of two places is read if both have the page. */
 #define VMRUN_GOOD_COPY_H
 #include "allocator.h"
-static bool slot_good(char *units, uint64_t slot, unsigned k);
+static uint32_t slot_good(char *units, uint64_t slot, uint32_t places);
 static unsigned slot_place(uint32_t set, uint64_t slot)
 {
         (void)slot;
@@ -114,12 +114,12 @@ static const struct vcpu_fixed *fixed_of_actor(void)
 
 /* --- kern around the queues --- */
 
-static bool slot_good(char *units, uint64_t slot, unsigned k)
+static uint32_t slot_good(char *units, uint64_t slot, uint32_t places)
 {
         (void)units;
-        if (slot >= 64 || k > 1)
-                sched_fail("slot %lu has no place %u", slot, k);
-        return m.good[slot] >> k & 1;
+        if (slot >= 64 || places > 3)
+                sched_fail("slot %lu has no such places: %#x", slot, places);
+        return m.good[slot] & places;
 }
 
 void *env_frame_va(frame_t f) { return m.page[f]; }

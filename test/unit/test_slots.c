@@ -110,7 +110,7 @@ struct direct_queue *direct_read(const struct slab *s, uint64_t slot, frame_t f)
 bool direct_poll_queue(void) { return false; }
 void direct_ring_bell(void) {}
 bool direct_has(unsigned node) { return node > 0; }
-bool direct_make(unsigned node) { return node == 0; }
+void direct_make(uint64_t nodes) { (void)nodes; }
 bool direct_wait(const void *word, uint64_t seen, frame_t f)
 {
         (void)f;

@@ -6,10 +6,11 @@ void card_init(struct card *c, uint32_t node, char *send, char *done)
         c->node = node;
         c->queue.nic = (struct nic){
                 .send = send, .done = done, .send_record = &c->send_record,
-                .done_record = &c->done_record, .bell = c->bell, .bell_half = NIC_BLOCK
+                .done_record = &c->done_record, .bell = c->bell, .bell_half = NIC_BLOCK,
+                .send_mask = NIC_DEPTH - 1, .done_mask = NIC_DEPTH - 1
         };
         c->queue.epoch = CARD_EPOCH;
-        mlx5_name(&c->queue.nic, node + 1, 0);
+        nic_name(&c->queue.nic, node + 1, 0);
         /* As libmlx5 does: else zeroes would look like completions of the first turn. */
         for (unsigned i = 0; i < NIC_DEPTH; i++)
                 done[i * NIC_BLOCK + 63] = (char)(MLX5_INVALID << 4);

@@ -22,7 +22,6 @@
 
 #define MLX5_OP_READ   0x10u
 #define MLX5_SIGNALED  8u               /* a completion is written */
-#define MLX5_SEGMENTS  3u               /* of 16 bytes, in a READ of one piece */
 #define MLX5_OK        0u               /* opcodes of completions */
 #define MLX5_INVALID   15u
 
@@ -34,17 +33,10 @@ static inline uint64_t two(uint32_t first, uint32_t second)
         return (uint64_t)second << 32 | first;
 }
 
-/* number: of the queue pair, 24 bits.  key: of this process's memory. */
-static inline void mlx5_name(struct nic *n, uint32_t number, uint32_t key)
-{
-        n->pair = be32(number << 8 | MLX5_SEGMENTS);
-        n->key = be32(key);
-}
-
 /* Writes post number `at`, whose block is free. */
 static inline void mlx5_put(const struct nic *n, uint32_t at, const struct nic_read *r)
 {
-        uint64_t *quad = (uint64_t *)(n->send + at % NIC_DEPTH * NIC_BLOCK);
+        uint64_t *quad = (uint64_t *)(n->send + (at & n->send_mask) * NIC_BLOCK);
 
         quad[0] = two(be32((at & 0xffff) << 8 | MLX5_OP_READ), n->pair);
         quad[1] = two(be32(MLX5_SIGNALED), 0);
@@ -57,7 +49,7 @@ static inline void mlx5_put(const struct nic *n, uint32_t at, const struct nic_r
 /* Post number `at` is the last that was written. */
 static inline void mlx5_ring(struct nic *n, uint32_t at)
 {
-        const uint64_t *block = (uint64_t *)(n->send + at % NIC_DEPTH * NIC_BLOCK);
+        const uint64_t *block = (uint64_t *)(n->send + (at & n->send_mask) * NIC_BLOCK);
         _Atomic uint64_t *bell = (_Atomic uint64_t *)(n->bell + n->half * n->bell_half);
 
         /* Release: the card sees the blocks. */
@@ -72,18 +64,18 @@ static inline void mlx5_ring(struct nic *n, uint32_t at)
 /* The opcode of the next completion; MLX5_INVALID: it has not come. */
 static inline uint32_t mlx5_next(const struct nic *n, uint32_t seen)
 {
-        const char *c = n->done + seen % NIC_DEPTH * NIC_BLOCK;
+        const char *c = n->done + (seen & n->done_mask) * NIC_BLOCK;
         /* Acquire: the rest of the completion is read after it, and the data of the READ. */
         uint8_t owner = atomic_load_explicit((const _Atomic uint8_t *)c + 63, memory_order_acquire);
 
-        return (owner & 1) == (seen / NIC_DEPTH & 1) ? owner >> 4 : MLX5_INVALID;
+        return (owner & 1) == !!(seen & (n->done_mask + 1)) ? owner >> 4 : MLX5_INVALID;
 }
 
 /* Takes completion number `seen`.  False: it has not come.  OUT *at: the low 16 bits of its post
  * number; *syndrome: 0 if the data is there. */
 static inline bool mlx5_take(const struct nic *n, uint32_t seen, uint32_t *at, uint32_t *syndrome)
 {
-        const uint8_t *c = (uint8_t *)n->done + seen % NIC_DEPTH * NIC_BLOCK;
+        const uint8_t *c = (uint8_t *)n->done + (seen & n->done_mask) * NIC_BLOCK;
         uint32_t op = mlx5_next(n, seen);
 
         if (op == MLX5_INVALID)

@@ -18,7 +18,7 @@
 /* Sleeps after which the host looks whether the node is there, and rings once more. */
 #define SLEEPS_MOST 200
 
-/* By node; NULL: its requests go other ways.  Written before the node's first slab is used. */
+/* By node; NULL: its requests go other ways, now. */
 static struct direct_queue *queues[SLAB_NODES][DIRECT_QUEUES];
 /* The nodes that have queues; only grows.  Release: the queues are there; direct_wait() is called
  * by vCPUs that have used none of them. */
@@ -56,35 +56,35 @@ void direct_add(unsigned node, struct direct_queue *const queue[DIRECT_QUEUES])
         atomic_store_explicit(&have.n, n + 1, memory_order_release);
 }
 
-static bool make(unsigned node)
+static void make(unsigned node)
 {
         struct direct_queue *q[DIRECT_QUEUES];
         uint64_t at[DIRECT_QUEUES];
 
         for (unsigned i = 0; i < DIRECT_QUEUES; i++) {
                 if (!(q[i] = pool_page(POOL_CARD)))
-                        return false;   /* what it has taken is left */
+                        return;         /* what it has taken is left */
                 q[i]->node = node;
                 q[i]->number = i;
+                q[i]->has_host = 1;
                 at[i] = (uint64_t)q[i];
         }
         int64_t gpa = vmexit5(EXIT_DIRECT, node, at[0], at[1], at[2], at[3]);
         /* Without it the host never makes them UP. */
         if (gpa > 0 && !pt_map_window(direct_rings(node), (uint64_t)gpa, DIRECT_RINGS))
-                return false;
+                return;
         direct_sum_init();
         direct_add(node, q);
-        return true;
 }
 
-bool direct_make(uint64_t nodes)
+void direct_make(uint64_t nodes)
 {
-        for (; nodes; nodes &= nodes - 1) {
-                unsigned node = (unsigned)__builtin_ctzll(nodes);
-                if (!direct_has(node) && !make(node))
-                        return false;
+        static uint64_t tried;
+
+        for (nodes &= ~tried; nodes; nodes &= nodes - 1) {
+                make((unsigned)__builtin_ctzll(nodes));
+                tried |= nodes & -nodes;
         }
-        return true;
 }
 
 static inline void nic_put(struct nic *n, uint32_t at, const struct nic_read *r)
@@ -157,19 +157,14 @@ static struct direct_queue *read_at(const struct slab *s, unsigned k, uint64_t s
         return NULL;
 }
 
-/* Of the places that have the page, those that kern can read: a set. */
-static uint32_t readable(const struct slab *s, uint64_t slot)
+/* Of the places that kern can read, those that have the page: a set. */
+static inline uint32_t readable(const struct slab *s, uint64_t slot)
 {
         /* Acquire: see struct slab. */
         const uint32_t direct = atomic_load_explicit(&s->direct, memory_order_acquire);
-        uint32_t set = 0;
 
-        if (s->kind == SLAB_TIMED)      /* no node: no copies */
-                return direct;
-        for (uint32_t left = direct; left; left &= left - 1)
-                if (slot_good((char *)TREE_WINDOW, slot, (unsigned)__builtin_ctz(left)))
-                        set |= left & -left;
-        return set;
+        /* A timed tier has no node: no copies. */
+        return s->kind == SLAB_TIMED ? direct : slot_good((char *)TREE_WINDOW, slot, direct);
 }
 
 struct direct_queue *direct_read(const struct slab *s, uint64_t slot, frame_t f)
@@ -298,7 +293,7 @@ bool direct_poll_queue(void)
 bool direct_wait(const void *word, uint64_t seen, frame_t f)
 {
         uint32_t n = atomic_load_explicit(&have.n, memory_order_acquire);
-        const struct direct_queue *its = NULL;
+        struct direct_queue *its = NULL;
         bool taken = false;
 
         direct_ring();
@@ -312,7 +307,9 @@ bool direct_wait(const void *word, uint64_t seen, frame_t f)
         if (!its || taken)
                 return its;
         vmexit5(EXIT_WAIT_PTE, (uint64_t)word, seen, 1, SLEEP_NS, 0);
-        if (its->exit_rings && ++vcpu_self.direct_sleeps % SLEEPS_MOST == 0)
+        /* Relaxed: a hint for the host. */
+        atomic_fetch_add_explicit(&its->slept, 1, memory_order_relaxed);
+        if (its->has_host && ++vcpu_self.direct_sleeps % SLEEPS_MOST == 0)
                 ring(its, true);
         return true;
 }

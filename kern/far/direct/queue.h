@@ -26,9 +26,9 @@
 /* The DIRECT_QUEUES queues of a node are used from now on.  By one vCPU at a time. */
 void direct_add(unsigned node, struct direct_queue *const queue[DIRECT_QUEUES]);
 bool direct_has(unsigned node);
-/* Makes the queues of the nodes of a set, over the network, for the host to fill in, as far as they
- * have none.  By one vCPU at a time.  False: the pool has no page left. */
-bool direct_make(uint64_t nodes);
+/* Makes the queues of the nodes of a set, over the network, for the host to fill in.  Once a node:
+ * where the pool has no page left, it has none.  By one vCPU at a time. */
+void direct_make(uint64_t nodes);
 /* Asks one of the slab's nodes for the page of a slot, if they have a good copy.  It ends by
  * page_fetched().  Returns the queue that it posted the request to; NULL: none can take it now. */
 struct direct_queue *direct_read(const struct slab *s, uint64_t slot, frame_t f);

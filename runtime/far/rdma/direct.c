@@ -1,11 +1,9 @@
 /*
- * Queue pairs that kern drives by itself (include/abi_direct.h), over soft-RoCE.
+ * Queue pairs that kern drives by itself (include/abi_direct.h): made, looked after, taken down.
+ * What cards differ in is in rxe.c and mlx5.c (card.h).
  *
  * A node has DIRECT_QUEUES of them, connected as its data connections are (recover.c), after those
- * are up.  Nobody calls ibv_post_send() or ibv_poll_cq() on them.  rxe keeps the rings of a queue
- * pair in pages that its library maps into this process: each becomes a memory slot of the VM.  No
- * function of the library tells where they are, so rings are looked for in /proc/self/maps, by what
- * is new since before they were made (rings.c).
+ * are up.
  *
  * [I] In this order: a queue is DOWN and its lock is ours; its queue pair is destroyed, so that no
  * READ touches a frame; the rings leave the VM; the pages that were under way are begun anew.
@@ -13,41 +11,15 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 #include <x86intrin.h>
-#include <rdma/ib_user_verbs.h>
 #include "base/message.h"
 #include "far/direct.h"
 #include "far/io.h"
+#include "far/rdma/card.h"
 #include "far/rdma/direct.h"
 #include "far/rdma/link.h"
 #include "far/rdma/pace.h"
 #include "far/rdma/queue.h"
-#include "vm/kvm.h"
-#include <rdma/rdma_user_rxe.h>         /* after the C library's headers */
-
-/* Set by the host's kernel alone, for rxe: the device that it sends by. */
-static bool is_rxe(const struct rdma_device *d)
-{
-        char path[128];
-
-        if (!d->verbs)
-                return false;
-        snprintf(path, sizeof(path), "/sys/class/infiniband/%.64s/parent",
-                 ibv_get_device_name(d->verbs->device));
-        return access(path, F_OK) == 0;
-}
-
-bool rdma_direct_wanted(const struct far_node *n)
-{
-        struct rdma_node *rn = n->data;
-
-        /* A child knows from its parent. */
-        if (rn->dev.verbs)
-                rn->rxe = is_rxe(&rn->dev);
-
-        return opt.direct && __builtin_cpu_supports("sse4.2") && rn->rxe;
-}
 
 static struct far_direct *given(const struct rdma_node *rn)
 {
@@ -63,9 +35,19 @@ static void close_links(struct rdma_direct *x)
         }
 }
 
-static uint64_t ring_gpa(const struct far_direct *d, unsigned queue, unsigned done)
+/* The queues go down: did they bring anything?  With their locks. */
+static void judge(struct rdma_node *rn)
 {
-        return d->gpa + direct_ring_at(0, queue, done) - direct_rings(0);
+        const struct far_direct *d = given(rn);
+        struct rdma_direct *x = &rn->direct;
+        uint32_t posted = 0;
+
+        for (unsigned i = 0; i < DIRECT_QUEUES; i++)
+                posted += atomic_load_explicit(&d->queue[i]->posted, memory_order_relaxed);
+        if (direct_reads(rn->n) != x->came)
+                x->barren = 0;
+        else if (posted)
+                x->barren++;
 }
 
 /* False: a vCPU has a lock for that long. */
@@ -78,12 +60,14 @@ static bool down(struct rdma_node *rn, unsigned limit_ms)
         for (unsigned i = 0; up && i < DIRECT_QUEUES; i++)
                 if (!direct_take(d->queue[i], limit_ms))
                         return false;
+        if (up)
+                judge(rn);
         close_links(x);
-        for (unsigned i = 0; x->shown && i < 2 * DIRECT_QUEUES; i++)
-                vm_replace_memory(d->vm, ring_gpa(d, i / 2, i % 2), NULL, 0);
+        if (x->begun)
+                rn->card->end(rn, d);
         for (unsigned i = 0; up && i < DIRECT_QUEUES; i++)
                 direct_release(d, d->queue[i]);
-        x->shown = false;
+        x->begun = x->shown = false;
         x->state = RDMA_DIRECT_NONE;
         return true;
 }
@@ -94,11 +78,33 @@ void rdma_direct_down(struct rdma_node *rn) { down(rn, 0); }
 
 void rdma_direct_close(struct rdma_node *rn) { down(rn, CLOSE_MS); }
 
+/* For a while, twice as long each time; the rings of the host work without. */
+#define PAUSE_MS 10000
+#define DOUBLED_MOST 6
+/* For good, after so many breaks in a row in which no READ came. */
+#define BARREN_MOST 3
+
+static void give_up(struct rdma_node *rn, const char *why, int64_t now)
+{
+        info_("%s: the fault handler does not read pages by itself: %s", rn->n->option->origin,
+              why);
+        rdma_direct_down(rn);
+        rn->direct.state = RDMA_DIRECT_GIVEN_UP;
+        rn->direct.deadline = now + ((int64_t)PAUSE_MS << rn->direct.failed);
+        rn->direct.failed += rn->direct.failed < DOUBLED_MOST;
+}
+
 static void start(struct rdma_node *rn, int64_t now)
 {
         struct rdma_direct *x = &rn->direct;
         const struct rdma_data *d = &rn->data;
+        char why[FAR_WHY];
 
+        if (!rn->card->begin(rn, why)) {
+                give_up(rn, why, now);
+                return;
+        }
+        x->begun = true;
         x->state = RDMA_DIRECT_CONNECTING;
         x->generation = d->generation;
         x->deadline = now + DATA_ATTEMPT_MS;
@@ -106,61 +112,23 @@ static void start(struct rdma_node *rn, int64_t now)
                 struct rdma_link *l = &x->link[i];
                 *l = (struct rdma_link){ .node = rn, .channel = d->channel,
                                          .comp = &rn->dev.data_comp, .send = NIC_DEPTH, .recv = 1,
-                                         .sge = 1, .rings = &x->rings[i],
+                                         .sge = 1, .card = rn->card,
                                          .ask = d->q[FAR_READ].link.ask };
                 rdma_link_start(l);
         }
 }
 
-/* Is this the ring that was asked for, and no other mapping of the device? */
-static bool fits(const struct rdma_ring *r, size_t element)
+static bool fill_in(struct rdma_node *rn, unsigned i, char why[FAR_WHY])
 {
-        const struct rxe_queue_buf *q = r->at;
-        uint64_t n = (uint64_t)q->index_mask + 1;
-
-        return r->at && r->size <= DIRECT_RING && q->log2_elem_size < 12 &&
-               1u << q->log2_elem_size >= element && n > NIC_DEPTH && (n & (n - 1)) == 0 &&
-               sizeof(*q) + (n << q->log2_elem_size) <= r->size;
-}
-
-static int show(const struct far_direct *d, unsigned queue, unsigned done,
-                const struct rdma_ring *r)
-{
-        return vm_replace_memory(d->vm, ring_gpa(d, queue, done), r->at, r->size);
-}
-
-/* A pointer of kern's into a ring. */
-#define in_ring(n, queue, done, field)                                                             \
-        (void *)(direct_ring_at((n)->index, queue, done) + offsetof(struct rxe_queue_buf, field))
-
-static bool fill_in(struct rdma_node *rn, unsigned i)
-{
-        const struct far_node *n = rn->n;
         struct rdma_direct *x = &rn->direct;
         struct far_direct *d = given(rn);
-        const struct rdma_rings *r = &x->rings[i];
         struct direct_queue *q = d->queue[i];
 
-        if (!fits(&r->send, sizeof(struct rxe_send_wqe) + sizeof(struct rxe_sge)) ||
-            !fits(&r->done, sizeof(struct ib_uverbs_wc)) || show(d, i, 0, &r->send) != 0 ||
-            show(d, i, 1, &r->done) != 0)
+        if (!rn->card->show(rn, d, i, &q->nic, why))
                 return false;
-        const struct rxe_queue_buf *send = r->send.at, *done = r->done.at;
-        q->nic = (struct nic){
-                .format = NIC_RXE, .key = rn->mem.mr->lkey,
-                .send = in_ring(n, i, 0, data), .done = in_ring(n, i, 1, data),
-                .send_record = in_ring(n, i, 0, producer_index),
-                .done_record = in_ring(n, i, 1, consumer_index),
-                .done_index = in_ring(n, i, 1, producer_index),
-                .send_shift = send->log2_elem_size, .send_mask = send->index_mask,
-                .done_shift = done->log2_elem_size, .done_mask = done->index_mask
-        };
-        q->exit_rings = 1;
+        q->exit_rings = rn->card->exit_rings;
         q->verify = opt.verify;
         q->epoch = x->generation;
-        x->fd = rn->dev.verbs->cmd_fd;
-        /* Release: who rings sees the descriptor. */
-        atomic_store_explicit(&x->handle[i], x->link[i].id->qp->handle + 1, memory_order_release);
         return true;
 }
 
@@ -178,29 +146,15 @@ static bool where(const struct far_place *p, uint64_t *from, uint32_t *key)
                rn->direct.link[0].restarts;
 }
 
-/* For a while; the rings of the host work without. */
-#define PAUSE_MS 10000
-/* For good, after so many breaks in a row in which no READ came. */
-#define BARREN_MOST 3
-
-static void give_up(struct rdma_node *rn, const char *why, int64_t now)
-{
-        info_("%s: the fault handler does not read pages by itself: %s", rn->n->option->origin,
-              why);
-        rdma_direct_down(rn);
-        rn->direct.state = RDMA_DIRECT_GIVEN_UP;
-        rn->direct.deadline = now + PAUSE_MS;
-}
-
 static void made(struct rdma_node *rn, int64_t now)
 {
         struct rdma_direct *x = &rn->direct;
         struct far_direct *d = given(rn);
+        char why[FAR_WHY];
 
         for (unsigned i = 0; !x->shown && i < DIRECT_QUEUES; i++)
-                if (!fill_in(rn, i)) {
-                        x->shown = true;        /* some may be */
-                        give_up(rn, "its rings are not where they are looked for", now);
+                if (!fill_in(rn, i, why)) {
+                        give_up(rn, why, now);
                         return;
                 }
         x->shown = true;
@@ -208,11 +162,12 @@ static void made(struct rdma_node *rn, int64_t now)
                 return;                 /* in the next turn */
         for (unsigned i = 0; i < DIRECT_QUEUES; i++) {
                 x->seen[i] = 0;
-                x->moved[i] = rn->data.ran;
+                x->moved[i] = x->polled[i] = rn->data.ran;
                 direct_up(d->queue[i]);
         }
         x->posted = x->over = 0;
         x->came = direct_reads(rn->n);
+        x->failed = 0;
         x->state = RDMA_DIRECT_UP;
 }
 
@@ -235,6 +190,9 @@ static void connect_step(struct rdma_node *rn, int64_t now)
                         now);
 }
 
+/* If no vCPU has polled and slept for so long, completions may lie there. */
+#define UNPOLLED_MS 200
+
 int64_t rdma_direct_stalled(struct rdma_node *rn)
 {
         struct rdma_direct *x = &rn->direct;
@@ -246,8 +204,13 @@ int64_t rdma_direct_stalled(struct rdma_node *rn)
         for (unsigned i = 0; i < DIRECT_QUEUES; i++) {
                 const struct direct_queue *q = d->queue[i];
                 /* Relaxed: hints of progress. */
-                uint32_t seen = atomic_load_explicit(&q->seen, memory_order_relaxed);
-                if (seen != x->seen[i] ||
+                uint32_t seen = atomic_load_explicit(&q->seen, memory_order_relaxed),
+                         slept = atomic_load_explicit(&q->slept, memory_order_relaxed);
+                if (slept != x->slept[i]) {
+                        x->slept[i] = slept;
+                        x->polled[i] = rn->data.ran;
+                }
+                if (seen != x->seen[i] || rn->data.ran - x->polled[i] > UNPOLLED_MS ||
                     seen == atomic_load_explicit(&q->posted, memory_order_relaxed)) {
                         x->seen[i] = seen;
                         x->moved[i] = rn->data.ran;
@@ -262,12 +225,10 @@ int64_t rdma_direct_stalled(struct rdma_node *rn)
 static bool is_broken(struct rdma_node *rn)
 {
         const struct far_direct *d = given(rn);
-        struct rdma_direct *x = &rn->direct;
 
         for (unsigned i = 0; i < DIRECT_QUEUES; i++)
                 if (atomic_load_explicit(&d->queue[i]->state, memory_order_relaxed) ==
                     DIRECT_BROKEN) {
-                        x->barren = direct_reads(rn->n) == x->came ? x->barren + 1 : 0;
                         snprintf(rn->data.why, sizeof(rn->data.why), "a transfer failed");
                         return true;
                 }
@@ -289,7 +250,8 @@ bool rdma_direct_step(struct rdma_node *rn, int64_t now)
         }
         switch (x->state) {
         case RDMA_DIRECT_NONE:
-                if (rn->mem.mr && !rn->mem.pool && x->barren < BARREN_MOST && is_rxe(&rn->dev))
+                if (rn->mem.mr && !rn->mem.pool && x->barren < BARREN_MOST &&
+                    rdma_card_wanted(rn->card))
                         start(rn, now);
                 return true;
         case RDMA_DIRECT_CONNECTING:
@@ -312,32 +274,10 @@ bool rdma_direct_connects(const struct rdma_node *rn)
         return rn->direct.state == RDMA_DIRECT_CONNECTING;
 }
 
-/* What the library does to ring: a POST_SEND without any work request (librxe, post_send_db()).
- * The handle may be that of a queue pair that is gone: then there is nothing to ring for.  If the
- * kernel fails otherwise, kern rings again after some sleeps (direct_wait()). */
-static int ring(const struct rdma_node *rn, unsigned i)
-{
-        uint32_t handle = atomic_load_explicit(&rn->direct.handle[i], memory_order_acquire);
-        struct ib_uverbs_post_send_resp answer;
-        struct {
-                struct ib_uverbs_cmd_hdr hdr;
-                struct ib_uverbs_post_send post;
-        } ask = {
-                .hdr = { .command = IB_USER_VERBS_CMD_POST_SEND, .in_words = sizeof(ask) / 4,
-                         .out_words = sizeof(answer) / 4 },
-                .post = { .response = (uintptr_t)&answer, .qp_handle = handle - 1,
-                          .wqe_size = sizeof(struct ibv_send_wr) }
-        };
-
-        if (!handle || write(rn->direct.fd, &ask, sizeof(ask)) == sizeof(ask))
-                return 0;
-        return errno == EACCES ? -EACCES : 0;
-}
-
 int rdma_direct_ring(struct far_node *n, unsigned queue)
 {
         struct rdma_node *rn = n->data;
-        int err = ring(rn, queue);
+        int err = rdma_rxe.ring(rn, queue);     /* no other needs an exit */
 
         if (err)        /* its caller wakes the I/O side */
                 /* Relaxed: who reads it rings for all that was posted before it was set, or sees
@@ -355,7 +295,7 @@ static void ring_for_others(struct rdma_node *rn)
         uint32_t set = atomic_exchange_explicit(bells, 0, memory_order_relaxed);
         for (unsigned i = 0; i < DIRECT_QUEUES; i++)
                 if (set >> i & 1)
-                        ring(rn, i);
+                        rdma_rxe.ring(rn, i);
 }
 
 /* Of demand reads that one turn does not see, the next one does. */
@@ -384,17 +324,29 @@ void rdma_direct_poll(struct rdma_node *rn)
         look_at_pace(rn);
 }
 
-const char *rdma_direct_how(const struct rdma_node *rn)
+void rdma_direct_how(const struct rdma_node *rn, char text[RDMA_HOW])
 {
-        if (!opt.direct)
-                return "";
-        if (rn->direct.state == RDMA_DIRECT_UP)
-                return ", read by the fault handler too";
+        const struct rdma_card *c = rn->card;
+        const char *not = "";
+        char why[FAR_WHY];
+
+        *text = '\0';
+        if (opt.direct == DIRECT_OFF || (opt.direct == DIRECT_AUTO && !(c && c->automatic)))
+                return;
         if (!__builtin_cpu_supports("sse4.2"))
-                return ", not read by the fault handler (the CPU has no SSE 4.2)";
-        if (!is_rxe(&rn->dev))
-                return ", not read by the fault handler (the device is not soft-RoCE)";
-        if (rn->mem.pool)
-                return ", not read by the fault handler (the frames cannot be registered)";
-        return ", to be read by the fault handler too";
+                not = "the CPU has no SSE 4.2";
+        else if (!c)
+                not = "the device is neither mlx5 nor soft-RoCE";
+        else if (rn->mem.pool)
+                not = "the frames cannot be registered";
+        else if (rn->direct.barren >= BARREN_MOST)
+                not = "no page came that way";
+        else if (rn->direct.state != RDMA_DIRECT_UP && !c->can(&rn->dev, why))
+                not = why;
+        if (*not)
+                snprintf(text, RDMA_HOW, ", not read by the fault handler (%s)", not);
+        else
+                snprintf(text, RDMA_HOW, ", %s by the fault handler too%s",
+                         rn->direct.state == RDMA_DIRECT_UP ? "read" : "to be read",
+                         c->exit_rings ? ", with an exit each" : "");
 }

@@ -17,13 +17,14 @@ void rdma_direct_close(struct rdma_node *rn);
 /* In each turn while they are up: rings for threads that may not, and sees demand reads, for the
  * pace. */
 void rdma_direct_poll(struct rdma_node *rn);
-/* Whether the fault handler reads, or why not: a part of a sentence, "" with --direct off. */
-const char *rdma_direct_how(const struct rdma_node *rn);
+/* Whether the fault handler reads, or why not: a part of a sentence, "" if it is not to.  For
+ * people: what it reads may change. */
+#define RDMA_HOW (FAR_WHY + 64)
+void rdma_direct_how(const struct rdma_node *rn, char text[RDMA_HOW]);
 /* They are being made. */
 bool rdma_direct_connects(const struct rdma_node *rn);
 
 /* Of struct far_driver. */
-bool rdma_direct_wanted(const struct far_node *n);
 int rdma_direct_ring(struct far_node *n, unsigned queue);
 
 #endif

@@ -8,6 +8,7 @@
 #include <time.h>
 #include "base/message.h"
 #include "common/size.h"
+#include "far/rdma/card.h"
 #include "far/rdma/control.h"
 #include "far/rdma/data.h"
 #include "far/rdma/device.h"
@@ -168,7 +169,7 @@ static void rdma_describe(const struct far_node *n, char *text, size_t size)
 {
         const struct rdma_node *rn = n->data;
         const struct rdma_data *d = &rn->data;
-        char a[32], to[80], how[96] = "zero copy";
+        char a[32], to[80], how[96] = "zero copy", direct[RDMA_HOW];
 
         if (!rn->dev.verbs) {
                 snprintf(text, size, "%s: %s at %.32s (%s), leased before and not connected yet",
@@ -180,13 +181,14 @@ static void rdma_describe(const struct far_node *n, char *text, size_t size)
                 snprintf(how, sizeof(how), "%llu pages copied through %u KiB",
                          (unsigned long long)__atomic_load_n(&d->copies, __ATOMIC_RELAXED),
                          RDMA_POOL_PAGES * PAGE_SIZE / 1024);
+        rdma_direct_how(rn, direct);
         snprintf(text, size,
                  "%s: %s at %.32s (%s) over %s port %u, %u in flight, %u reads at once, %s%s, "
                  "%llu reconnections",
                  n->url, size_text(n->pages * PAGE_SIZE, a), rn->name[0] ? rn->name : "memnode",
                  rdma_words_address(&rn->to, to), ibv_get_device_name(rn->dev.verbs->device),
                  rn->dev.port, d->q[FAR_READ].depth, d->q[FAR_READ].link.reads, how,
-                 rdma_direct_how(rn),
+                 direct,
                  (unsigned long long)__atomic_load_n(&d->reconnections, __ATOMIC_RELAXED));
 }
 

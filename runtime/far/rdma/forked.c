@@ -73,7 +73,8 @@ bool rdma_forked(struct far_node *n)
         rn->depth = old->depth;
         rn->grace_ms = old->grace_ms;
         rn->keeps = old->keeps;
-        rn->rxe = old->rxe;
+        rn->direct_wanted = old->direct_wanted;
+        free(old->direct.mlx5);         /* its memory and objects were not inherited */
         rn->dev.attr = d->attr;
         rn->control.id = old->control.id;
         memcpy(rn->control.secret, old->control.secret, sizeof(rn->control.secret));

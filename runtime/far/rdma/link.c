@@ -11,16 +11,14 @@
  * and 6 retries.  rdma_cm's defaults report it after minutes, or never.
  */
 #include <errno.h>
-#include <rdma/ib_user_verbs.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "far/rdma/card.h"
 #include "far/rdma/device.h"
 #include "far/rdma/link.h"
-#include "far/rdma/rings.h"
 #include "far/rdma/words.h"
-#include <rdma/rdma_user_rxe.h>         /* after the C library's headers */
 
 #define ACK_TIMEOUT   14
 #define RETRIES       6
@@ -71,25 +69,19 @@ void rdma_link_start(struct rdma_link *l)
         }
 }
 
-/* One link at a time: a new mapping of the device is its ring. */
+/* One link at a time: a new mapping of the device is its ring (rxe.c). */
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
 /* With `making` held. */
 static void make_queues_alone(struct rdma_link *l)
 {
         struct rdma_device *d = &l->node->dev;
-        struct rdma_maps before;
 
-        if (l->rings)
-                rdma_maps(&before);
-        l->cq = ibv_create_cq(d->verbs, (int)(l->send + l->recv), l, *l->comp, 0);
+        l->cq = l->card ? l->card->make_cq(l)
+                        : ibv_create_cq(d->verbs, (int)(l->send + l->recv), l, *l->comp, 0);
         if (!l->cq) {
                 rdma_link_errno(l, errno, "make a completion queue");
                 return;
-        }
-        if (l->rings) {
-                l->rings->done = rdma_new_ring(&before, sizeof(struct ib_uverbs_wc));
-                rdma_maps(&before);
         }
         struct ibv_qp_init_attr attr = {
                 .qp_context = l,
@@ -101,12 +93,10 @@ static void make_queues_alone(struct rdma_link *l)
                          .max_send_sge = l->sge,
                          .max_recv_sge = 1 },
         };
-        if (rdma_create_qp(l->id, d->pd, &attr) != 0) {
+        if (l->card ? l->card->make_qp(l, &attr) : rdma_create_qp(l->id, d->pd, &attr)) {
                 rdma_link_errno(l, errno, "make a queue pair");
                 return;
         }
-        if (l->rings)
-                l->rings->send = rdma_new_ring(&before, sizeof(struct rxe_send_wqe));
         int err = l->ready ? l->ready(l) : 0;
         if (err)
                 rdma_link_errno(l, -err, "post a receive");
@@ -136,6 +126,7 @@ static void make_qp(struct rdma_link *l)
                 rdma_link_fail(l, FAIL_FINAL, "%s", why);
                 return;
         }
+        rdma_card_look(rn);
         const char *device = ibv_get_device_name(l->id->verbs->device);
         if (l->id->verbs != d->verbs) {
                 /* Memory is registered with one device, and the route now leads to another.  It may

@@ -14,8 +14,10 @@
  *   run.c        which requests go in one work request
  *   pace.c       how much background the device has at a time, so that a demand read need not
  *                wait for it
- *   direct.c     queue pairs that kern drives by itself
- *   rings.c      where their rings are
+ *   direct.c     queue pairs that kern drives by itself: made, looked after, taken down
+ *   card.h       what differs between the cards of such queue pairs:
+ *   rxe.c        soft-RoCE, and rings.c: where its rings are
+ *   mlx5.c       ConnectX cards
  *   silence.c    how long nothing may end, and when the node is asked whether it is there
  *   forked.c     a forked child: away from its parent's connections
  *   member.c     joins with connections of its own: a forked child, a program after execve
@@ -93,8 +95,8 @@ struct rdma_link {
         struct rdma_cm_id *id;          /* owned by the link, as are its QP and: */
         struct ibv_cq *cq;
         uint32_t send, recv, sge;       /* size of the queues */
-        /* Set when the queue pair is made, for rxe; NULL: they are not asked for. */
-        struct rdma_rings *rings;
+        /* Makes its queue pair, which is one for kern to drive; NULL: any other. */
+        const struct rdma_card *card;
         /* Called after the QP is made and before it is connected: posts receives.  NULL: nothing to
          * do. */
         int (*ready)(struct rdma_link *l);
@@ -283,15 +285,19 @@ struct rdma_direct {
                 RDMA_DIRECT_NONE, RDMA_DIRECT_CONNECTING, RDMA_DIRECT_UP,
                 RDMA_DIRECT_GIVEN_UP            /* for a while, until `deadline` */
         } state;
-        bool shown;                     /* the VM has their rings */
+        bool begun, shown;              /* card's begin(); the VM has all rings */
         unsigned generation;            /* of the data connections to which they belong */
         int64_t deadline;               /* ms: end of the attempt, or of the pause */
         uint64_t came;                  /* READs when they became UP */
-        unsigned barren;                /* breaks in a row without a READ that came */
+        unsigned barren;                /* breaks in a row, after READs of which none came */
+        unsigned failed;                /* attempts in a row */
         struct rdma_link link[DIRECT_QUEUES];
-        struct rdma_rings rings[DIRECT_QUEUES];
-        uint32_t seen[DIRECT_QUEUES];   /* completions when the watchdog last looked */
-        int64_t moved[DIRECT_QUEUES];   /* as of struct rdma_queue */
+        struct rdma_rings rings[DIRECT_QUEUES];         /* rxe */
+        struct rdma_mlx5 *mlx5;                         /* mlx5.c */
+        /* Completions, and sleeps of vCPUs, when the watchdog last looked. */
+        uint32_t seen[DIRECT_QUEUES], slept[DIRECT_QUEUES];
+        /* As of struct rdma_queue; and when vCPUs last slept. */
+        int64_t moved[DIRECT_QUEUES], polled[DIRECT_QUEUES];
         uint32_t posted, over;          /* of all queues, for the pace of the background */
         /* For threads of vCPUs, which ring.  Relaxed: a ring too many, or for a queue pair that is
          * gone, does no harm.  handle: of the kernel's queue pair, + 1; 0: none.  bells: a set of
@@ -317,8 +323,10 @@ struct rdma_node {
         struct rdma_control control;
         struct rdma_data data;
         struct rdma_direct direct;
-        /* By the thread that leases: its device is soft-RoCE, as far as is known. */
-        bool rxe;
+        /* By who opens the device, with control's lock: kern can drive queues to it; and is to.
+         * Relaxed: a hint for other threads than that and the I/O side. */
+        const struct rdma_card *card;
+        _Atomic bool direct_wanted;
         uint64_t limit;                 /* bytes to lease in all, from WELCOME */
         uint32_t depth, grace_ms;       /* from WELCOME */
         bool keeps;                     /* memnode knows its clients again after a restart */
