@@ -29,6 +29,7 @@ struct pattern {
         bool same;                      /* all pages are alike: an access adds 0 */
         uint64_t seed;
         uint64_t *data;                 /* the region */
+        void (*before)(void);           /* each access that is timed, if not NULL */
 };
 
 static inline uint64_t mix64(uint64_t x)
@@ -131,6 +132,8 @@ static inline void run_pass(const struct pattern *pt, unsigned pass, uint32_t *t
         for (uint64_t k = 0; k < n; k++) {
                 uint64_t page = permute(k, key, pt->log2_pages), value;
                 unsigned at = word_of(page);
+                if (took && pt->before)
+                        pt->before();
                 uint32_t t = timed_access(&pt->data[page * WORDS + at], pt->write, add, &value);
                 if (took)
                         took[k] = t;

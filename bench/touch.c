@@ -1,7 +1,8 @@
 /*
  * Touches the pages of a region in random order, as any program would: the far memory, if any, is
  * the system's business, unless it is told that parts of pages will be read (--parts).  Beside it
- * rest so many threads (--idle).
+ * rest so many threads (--idle).  Before each access that is timed it asks for so many pages of
+ * another region of that size (--ahead).
  */
 #include <pthread.h>
 #include <string.h>
@@ -14,6 +15,16 @@ static void *rests(void *arg)
         for (;;)
                 pause();
         return arg;
+}
+
+static struct { char *data; size_t pages, at, n; } ahead;
+
+static void ask_ahead(void)
+{
+        if (ahead.at + ahead.n > ahead.pages)
+                ahead.at = 0;
+        vmg_prefetch(ahead.data + ahead.at * PAGE, ahead.n * PAGE);
+        ahead.at += ahead.n;
 }
 
 int main(int argc, char **argv)
@@ -29,9 +40,11 @@ int main(int argc, char **argv)
                         parts = true;
                 } else if (strcmp(argv[i], "--idle") == 0 && i + 1 < argc) {
                         idle = strtoul(argv[++i], NULL, 0);
+                } else if (strcmp(argv[i], "--ahead") == 0 && i + 1 < argc) {
+                        ahead.n = strtoul(argv[++i], NULL, 0);
                 } else if (!pattern_option(&pt, argc, argv, &i)) {
-                        fprintf(stderr, "usage: touch [--parts] [--idle THREADS] " PATTERN_OPTIONS
-                                        "; N MiB: a power of two\n");
+                        fprintf(stderr, "usage: touch [--parts] [--idle THREADS] [--ahead PAGES] "
+                                        PATTERN_OPTIONS "; N MiB: a power of two\n");
                         return 2;
                 }
         }
@@ -44,6 +57,12 @@ int main(int argc, char **argv)
         pt.data = map_anonymous((size_t)PAGE << pt.log2_pages);
         if (parts)                      /* it might use vmg_read: so sums of pieces are kept */
                 vmg_read(&pt, &pt, 0, 0);
+        if (ahead.n) {
+                ahead.pages = (size_t)1 << pt.log2_pages;
+                ahead.data = map_anonymous(ahead.pages * PAGE);
+                fill(&pt, (uint64_t *)ahead.data);
+                pt.before = ask_ahead;
+        }
         fill(&pt, pt.data);
         measure(&pt);
         return 0;
