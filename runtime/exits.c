@@ -18,6 +18,7 @@
 #include "base/options.h"
 #include "base/privfd.h"
 #include "base/word.h"
+#include "common/clock.h"
 #include "exits.h"
 #include "far/direct.h"
 #include "far/io.h"
@@ -105,14 +106,6 @@ static int64_t cut_shared(struct thread *t, bool all)
                 dropped += n > 0 ? n : 0;
         }
         return dropped;
-}
-
-static int64_t now_ms(void)
-{
-        struct timespec now;
-
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return now.tv_sec * 1000ll + now.tv_nsec / 1000000;
 }
 
 /*

@@ -116,7 +116,9 @@ bool far_keep(struct far_kept *k, const int *expected)
         /* In a tree that this process leaves, or that other processes make when they need it,
          * another process uses the node too. */
         for (unsigned i = 0; i < far_nodes(); i++) {
-                k->node[i].drained = is_set(&far_node_at(i)->is_drained);
+                const struct far_node *n = far_node_at(i);
+                k->node[i].drained = is_set(&n->is_drained);
+                k->node[i].up = is_set(&n->up) || far_expected(n);
                 if (k->tree < 0 && !k->node[i].drained && !(alone && stays(far_node_at(i), all))) {
                         k->node[i].kept = false;
                         k->node[i].fd = -1;

@@ -184,6 +184,7 @@ static void attach_all(void)
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
                 int err = is_remote(n) && !n->is_drained ? attach(n, why) : 0;
+                outage_attached(n);
                 if (err && (n->lost || n->hands_back)) {
                         far_lost(n, false, "%s", why);
                         outage_step();

@@ -102,7 +102,18 @@ static unsigned choose(unsigned index[REPLICAS_MAX], uint32_t *pages)
         return count;
 }
 
-/* Leases one more slab for the tree; it is also this process's next one. */
+/* Nodes are to come up (far_node.expected_until): until then a new slab would be on fewer nodes
+ * than it can. */
+static bool are_expected(void)
+{
+        for (unsigned i = 0; i < leases.nnodes; i++)
+                if (far_expected(leases.nodes[i]))
+                        return true;
+        return false;
+}
+
+/* Leases one more slab for the tree; it is also this process's next one.  -EINPROGRESS: not before
+ * nodes are there that are expected. */
 static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
 {
         unsigned index[REPLICAS_MAX], count;
@@ -116,6 +127,8 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
                 if (s.kind == SLAB_REMOTE) {
                         use_remote(vm);
                         io_wait_attached();
+                        if (are_expected())
+                                return -EINPROGRESS;
                 }
                 for (unsigned k = 0; k < count; k++)
                         if (place_lease(vm, leases.nodes[index[k]], pages, &s, f))
@@ -212,12 +225,33 @@ static int lease(struct vm *vm, uint32_t have, bool cut)
         return err;
 }
 
+/* Without any lock. */
+static void await_nodes(void)
+{
+        const struct timespec between = { .tv_nsec = 2000000 };
+
+        while (are_expected()) {
+                io_turn();
+                nanosleep(&between, NULL);
+        }
+}
+
+/* Once the nodes are there that are to come. */
+static int lease_then(struct vm *vm, uint32_t have, bool cut)
+{
+        int err;
+
+        while ((err = lease(vm, have, cut)) == -EINPROGRESS)
+                await_nodes();
+        return err;
+}
+
 int far_lease(struct vm *vm, uint32_t have)
 {
-        int err = lease(vm, have, true);
+        int err = lease_then(vm, have, true);
 
         if (err == -ECHILD)
-                err = cut_dead(&leases.cutter, vm) ? -EAGAIN : lease(vm, have, false);
+                err = cut_dead(&leases.cutter, vm) ? -EAGAIN : lease_then(vm, have, false);
         return err;
 }
 

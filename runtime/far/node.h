@@ -20,6 +20,7 @@
 #include <stdint.h>
 #include "abi_slab.h"
 #include "base/options.h"
+#include "common/clock.h"
 #include "far/sum.h"
 #include "include/allocator.h"
 
@@ -35,6 +36,7 @@ _Static_assert(REPLICAS_MAX < SLAB_PLACES, "there is room for nodes in place of 
 struct far_kept_node {
         bool kept;
         bool drained;                   /* and is not used any more: far_node.is_drained */
+        bool up;                        /* or was to come up */
         int fd;                         /* private; -1: none */
         char data[FAR_KEPT] __attribute__((aligned(8)));        /* the driver's own */
 };
@@ -88,6 +90,10 @@ struct far_node {
          * cleared in a forked child.  Relaxed: for other threads a hint. */
         _Atomic bool up;
         int64_t down_since;             /* now_ms(); 0: it is up, or was not up yet */
+        /* It was up for the process that forked this one, or for the program before this one, so it
+         * is to come up here: by now_ms(), until when writes and new slabs wait for it; INT64_MAX:
+         * it was not attached yet; 0: it came, or broke.  Relaxed: for other threads a hint. */
+        _Atomic int64_t expected_until;
         /* How often it came up and went down without a transfer that ended well (far_pause()).
          * `failed`: a transfer has failed since it came up. */
         _Atomic unsigned barren;
@@ -308,6 +314,13 @@ static inline void count_one(_Atomic uint64_t *c)
 static inline bool far_answers(const struct far_node *n)
 {
         return !n->lost && !is_set(&n->is_drained) && is_set(&n->up);
+}
+/* It does not answer yet, and is expected to: see expected_until.  Any thread: a hint. */
+static inline bool far_expected(const struct far_node *n)
+{
+        int64_t until = atomic_load_explicit(&n->expected_until, memory_order_relaxed);
+
+        return until && !is_set(&n->up) && !n->lost && !is_set(&n->is_drained) && now_ms() < until;
 }
 
 /* How long a driver waits before it connects again to a node that went down, in ms: `least`, and

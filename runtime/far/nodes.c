@@ -186,6 +186,7 @@ struct far_node *far_node_open(const struct node_option *o, const struct far_kep
                 return NULL;
         }
         node->hands_back = opt.replicas > 1 && d->kind == SLAB_REMOTE;
+        node->expected_until = node->hands_back && before && before->up ? INT64_MAX : 0;
         node->up = !node->hands_back;
         if (cut_to_size(node, why) == 0)
                 return node;

@@ -36,9 +36,19 @@ void outage_forked(void)
 {
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
+                bool was_up = n->hands_back && (is_set(&n->up) || far_expected(n));
+                atomic_store_explicit(&n->expected_until, was_up ? INT64_MAX : 0,
+                                      memory_order_relaxed);
                 atomic_store_explicit(&n->up, !n->hands_back, memory_order_relaxed);
                 n->down_since = 0;
         }
+}
+
+void outage_attached(struct far_node *n)
+{
+        if (atomic_load_explicit(&n->expected_until, memory_order_relaxed) == INT64_MAX)
+                atomic_store_explicit(&n->expected_until, now_ms() + opt.timeout_ms / 2,
+                                      memory_order_relaxed);
 }
 
 void far_down(struct far_node *n, const char *why)
@@ -50,6 +60,7 @@ void far_down(struct far_node *n, const char *why)
         repair_needed();
         atomic_store_explicit(&n->up, false, memory_order_relaxed);
         n->down_since = now_ms();
+        atomic_store_explicit(&n->expected_until, 0, memory_order_relaxed);
         count_one(&n->breaks);
         warnx_("%s: %s: its pages are read from other nodes, as far as they have them",
                n->option->origin, why);
@@ -68,6 +79,7 @@ void far_up(struct far_node *n)
                        (double)(now_ms() - n->down_since) / 1000);
         }
         n->down_since = 0;
+        atomic_store_explicit(&n->expected_until, 0, memory_order_relaxed);
         repair_wanted();
 }
 

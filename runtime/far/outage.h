@@ -17,6 +17,8 @@ unsigned outage_step(void);
 int outage_patience(void);
 /* In a forked child: nodes that hand back are down. */
 void outage_forked(void);
+/* The node was attached: from now on it may take its time to come up. */
+void outage_attached(struct far_node *n);
 
 /* --- any thread --- */
 

@@ -244,6 +244,16 @@ static void write_copies(struct request *q)
                         transfer(q, k, FAR_WRITE, 0, PAGE_SIZE);
 }
 
+/* A process whose connections are not there yet would make fewer copies than it can, and the
+ * node that has them may be the next to end. */
+static bool is_early(const struct far_slab *s)
+{
+        for (unsigned k = 0, n = s->places; n > 1 && k < n; k++)
+                if (far_expected(s->place[k].node))
+                        return true;
+        return false;
+}
+
 /* The program may change the page meanwhile: then it is dirty again, and no process reads the bytes
  * that arrive in the slot. */
 static void send_write(struct request *q)
@@ -251,6 +261,11 @@ static void send_write(struct request *q)
         const struct copies c = copies();
 
         q->good = 0;
+        if (is_early(q->slab)) {
+                q->stranded = 0;        /* that is no node's silence */
+                strand(q);
+                return;
+        }
         q->waits = copies_to_write(&c, q->slab, q->slot);
         if (q->waits) {
                 q->stranded = 0;

@@ -54,6 +54,7 @@ void io_start(struct vm *vm, struct slot_pieces *pieces)
 }
 void io_wait_attached(void) {}
 void io_keep(void) {}
+void io_turn(void) {}
 uint64_t scrub_total(unsigned what) { (void)what; return 0; }
 void scrub_thread_forked(void) {}
 void request_forked(void) {}
