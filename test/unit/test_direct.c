@@ -576,7 +576,7 @@ static void test_model(void **state)
         for (unsigned i = 0; i < SEEN_COUNT; i++) {
                 if (getenv("VERBOSE"))
                         fprintf(stderr, "# %s: %lu\n", seen_name[i], (unsigned long)m.seen[i]);
-                if (!m.seen[i] && sched_steps >= 2000000)
+                if (!m.seen[i] && sched_steps >= 10000000)
                         fail_msg("the run never saw: %s", seen_name[i]);
         }
 }
