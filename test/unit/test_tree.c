@@ -500,7 +500,7 @@ static void hold(struct actor *a, uint32_t slab, uint32_t p, uint8_t of_eight)
  * slot, however many processes there are, and little at a time.  Half of the slots have one more
  * holder, which is found last.  In ms of a processor; 10 times as much under a sanitizer. */
 #define BURY_GIB (SLOW > 1 ? 1u : 3u)
-static void bury_many(void **state)
+static bool bury_in_time(void)
 {
         static struct actor a;
         struct tree_child next;
@@ -509,7 +509,6 @@ static void bury_many(void **state)
         double worst = 0, all = 0;
         uint64_t freed = 0;
 
-        (void)state;
         begin(&a);
         for (unsigned i = 0; i <= last; i++)
                 assert_true((c[i] = tree_expect(&a.tree)) > 0);
@@ -531,9 +530,6 @@ static void bury_many(void **state)
         }
         print_message("# %.1f ms at a time at most, %.1f ms a GiB\n", worst, all / BURY_GIB);
         assert_int_equal(freed, (uint64_t)BURY_GIB * SLAB_PAGES / 2);
-        /* Where the host takes the CPU away, one time may be long: but it is not all of it. */
-        assert_true(worst <= 30 * SLOW || (worst <= 100 * SLOW && worst < all * 0.6));
-        assert_true(all <= 300 * SLOW * BURY_GIB);
         for (uint32_t i = 0; i < SLAB_PAGES; i++)
                 assert_int_equal(tree_map(a.tree.units, 0)->word[i],
                                  i % 2 ? SLOT_FREE : SLOT_SHARED);
@@ -545,6 +541,18 @@ static void bury_many(void **state)
         assert_int_equal(next.number, c[last]);
         assert_int_equal(words(&a, SLOT_FREE), SLABS * PAGES);
         tree_close(&a.tree);
+        return worst <= 30 * SLOW && all <= 300 * SLOW * BURY_GIB;
+}
+
+/* Once of three times: the host may take the CPU away, which counts as this process's time. */
+static void bury_many(void **state)
+{
+        bool in_time = false;
+
+        (void)state;
+        for (unsigned i = 0; i < 3 && !in_time; i++)
+                in_time = bury_in_time();
+        assert_true(in_time);
 }
 
 /* A process that joins buries the dead while it has no number: it leaves nothing where one beyond
