@@ -10,16 +10,17 @@
 #include "common/line.h"
 #include "common/size.h"
 #include "account.h"
+#include "admission/party.h"
 #include "memnode.h"
 #include "pool.h"
 
-#define ACCOUNTS_MAX 1024
 #define NAME_MAX_BYTES 72
 
 struct piece { char *at; uint64_t bytes; struct piece *next; };
 
 struct account {
         char name[NAME_MAX_BYTES];
+        struct party *party;            /* NULL: memnode's own */
         /* guarded by lock */
         struct piece *pieces;
         /* bytes of the pieces, including those that account_take() is fetching now */
@@ -34,11 +35,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct account *accounts;
 static unsigned naccounts;
 
-struct account *account_open(const char *name)
+struct account *account_open(const char *name, struct party *party)
 {
         struct account *a = calloc(1, sizeof(*a));
-        if (!a)
+        if (!a || (party && !party_lease(party))) {
+                free(a);
                 return NULL;
+        }
+        a->party = party ? party_hold(party) : NULL;
         snprintf(a->name, sizeof(a->name), "%s", name);
         /* The client chose the name, and it is shown on terminals. */
         line_clean(a->name, strlen(a->name));
@@ -46,17 +50,10 @@ struct account *account_open(const char *name)
                 if (*c == '"')
                         *c = '?';
         pthread_mutex_lock(&lock);
-        bool room = naccounts < ACCOUNTS_MAX;
-        if (room) {
-                naccounts++;
-                a->next = accounts;
-                accounts = a;
-        }
+        naccounts++;
+        a->next = accounts;
+        accounts = a;
         pthread_mutex_unlock(&lock);
-        if (!room) {
-                free(a);
-                return NULL;
-        }
         return a;
 }
 
@@ -76,42 +73,58 @@ void account_close(struct account *a)
                 pool_free(p->at, p->bytes);
                 free(p);
         }
+        if (a->party) {
+                party_give(a->party, a->held);
+                party_unlease(a->party);
+                party_put(a->party);
+        }
         free(a);
 }
 
 /* SIGHUP changes the limit while other threads read it; either value will do. */
 static uint64_t limit_now(void) { return __atomic_load_n(&opt.max_per_client, __ATOMIC_RELAXED); }
 
+/* With the lock: 0 or an error of account_take(). */
+static int may_take(const struct account *a, uint64_t bytes)
+{
+        uint64_t limit = limit_now();
+
+        if (bytes > limit || a->held > limit - bytes)
+                return -EDQUOT;
+        return a->party ? party_take(a->party, bytes, pool_left()) : 0;
+}
+
 int account_take(struct account *a, uint64_t bytes, char **at)
 {
         struct piece *p = malloc(sizeof(*p));
-        uint64_t limit = limit_now();
 
         if (!p)
                 return -ENOMEM;
         pthread_mutex_lock(&lock);
-        bool allowed = bytes <= limit && a->held <= limit - bytes;
-        if (allowed)
+        int err = may_take(a, bytes);
+        if (!err)
                 a->held += bytes;
         pthread_mutex_unlock(&lock);
-        /* Without the lock, since it may wait until memory is zeroed. */
-        char *got = allowed ? pool_alloc(bytes) : NULL;
-        if (!got) {
-                if (allowed) {
-                        pthread_mutex_lock(&lock);
-                        a->held -= bytes;
-                        pthread_mutex_unlock(&lock);
-                }
+        if (err) {
                 free(p);
-                return allowed ? -ENOSPC : -EDQUOT;
+                return err;
         }
-        *p = (struct piece){ got, bytes, NULL };
+        /* Without the lock, since it may wait until memory is zeroed. */
+        char *got = pool_alloc(bytes);
+        if (a->party)
+                party_took(a->party, bytes, got);
         pthread_mutex_lock(&lock);
-        p->next = a->pieces;
-        a->pieces = p;
+        if (got) {
+                *p = (struct piece){ got, bytes, a->pieces };
+                a->pieces = p;
+        } else {
+                a->held -= bytes;
+        }
         pthread_mutex_unlock(&lock);
+        if (!got)
+                free(p);
         *at = got;
-        return 0;
+        return got ? 0 : -ENOSPC;
 }
 
 void account_give(struct account *a, char *at, uint64_t bytes)
@@ -133,6 +146,8 @@ void account_give(struct account *a, char *at, uint64_t bytes)
                 return;
         }
         pool_free(at, bytes);
+        if (a->party)
+                party_give(a->party, bytes);
         free(found);
 }
 
@@ -140,6 +155,8 @@ uint64_t account_limit(const struct account *a)
 {
         uint64_t limit = limit_now(), left = pool_left();
 
+        if (a->party)
+                left = party_room(a->party, left);
         pthread_mutex_lock(&lock);
         uint64_t most = a->held + left;
         pthread_mutex_unlock(&lock);

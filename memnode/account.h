@@ -9,11 +9,14 @@
 #include <stdio.h>
 
 struct account;
-/* name: for the log and the statistics; NULL if there are too many */
-struct account *account_open(const char *name);
+struct party;
+/* A lease of a party, or with NULL an export of memnode's own.  name: for the log and the
+ * statistics.  NULL: there are too many, or no memory is left. */
+struct account *account_open(const char *name, struct party *party);
 /* what it still holds goes back to the pool, zeroed */
 void account_close(struct account *a);
-/* Zeroed memory for a client: 0; -ENOSPC: not free; -EDQUOT: more than a client may have. */
+/* Zeroed memory for a client: 0; -ENOSPC: not free, or kept for other clients; -EDQUOT: more than a
+ * client may have. */
 int account_take(struct account *a, uint64_t bytes, char **at);
 void account_give(struct account *a, char *at, uint64_t bytes);
 /* bytes it may hold in all, as things stand */

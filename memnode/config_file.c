@@ -6,6 +6,8 @@
  *      listen = rdma://0.0.0.0:7471
  *      [export disk]
  *      size = 10G
+ *      [client alice]
+ *      quota = 16G
  */
 #include <errno.h>
 #include <ini.h>
@@ -89,9 +91,14 @@ static int take(void *user, const char *section, const char *name, const char *v
                                ? 1
                                : fail(r, section, value, cause);
         }
+        if (!strncmp(section, "client ", 7))
+                return setting_client(r->o, section + 7, name, value, cause) == 0
+                               ? 1
+                               : fail(r, name, value, cause);
         if (!*section)
                 return fail(r, name, "", "it is in no section: write [memnode] above it");
-        return fail(r, section, "", "there is no such section: give [memnode] or [export NAME]");
+        return fail(r, section, "", "there is no such section: give [memnode], [export "
+                    "NAME] or [client NAME]");
 }
 
 int config_read(struct memnode_options *o, const char *path, char why[WHY_MAX])

@@ -14,6 +14,9 @@
 #include "common/line.h"
 #include "common/size.h"
 #include "account.h"
+#include "admission/keyring.h"
+#include "admission/party.h"
+#include "admission/refusals.h"
 #include "check.h"
 #include "control_socket.h"
 #include "drain.h"
@@ -36,6 +39,7 @@ static void print_statistics(FILE *to)
         for (unsigned i = 0; i < SERVERS; i++)
                 if (servers[i]->print)
                         servers[i]->print(to);
+        refusals_print(to);
         account_print(to);
 }
 
@@ -57,6 +61,19 @@ static void statistics_to_stderr(void)
 static char serving[800];               /* what and where, in words */
 static void tell_ready(void) { sd_notifyf(0, "READY=1\nSTATUS=%s", serving); }
 
+/* Reads the keys, and sets the limits of clients. */
+static int admit_clients(const struct memnode_options *o, char why[WHY_MAX])
+{
+        char cause[WHY_MAX];
+        int err = o->keys ? keyring_load(o->keys, cause, sizeof(cause)) : 0;
+
+        if (err)
+                snprintf(why, WHY_MAX, "--keys %.150s: %.300s", o->keys, cause);
+        else if ((err = party_set_limits(o->client, o->nclients)) != 0)
+                snprintf(why, WHY_MAX, "no memory is left for the limits of clients");
+        return err;
+}
+
 /* SIGHUP: reads the limits again, from the command line and from the file as it is then. */
 static void reload(int argc, char **argv)
 {
@@ -70,6 +87,8 @@ static void reload(int argc, char **argv)
         int err = options_parse(&fresh, argc, argv, why);
         if (!err)
                 err = options_check(&fresh, why);
+        if (!err)
+                err = admit_clients(&fresh, why);
         if (err) {
                 warnx_("%s; the limits stay as they were", why);
         } else {
@@ -329,6 +348,8 @@ int main(int argc, char **argv)
                      strerror(errno));
 
         open_log();
+        if (admit_clients(&opt, why) != 0)
+                die_(1, "%s", why);
         open_pool();
         if (opt.resume)
                 take_leases_over();

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "common/message.h"
+#include "memnode/admission/party.h"
 
 /* Settings, from the command line and the configuration file (options.c). */
 struct memnode_options {
@@ -20,6 +21,10 @@ struct memnode_options {
         unsigned nexports;
         uint8_t token[64];              /* padded with zeros, as nodeproto.h has it */
         bool have_token, verbose;
+        const char *keys;               /* the file of keys; NULL: clients prove nothing */
+        bool insecure;                  /* and may come from other hosts all the same */
+        struct party_limits client[64]; /* [client NAME] */
+        unsigned nclients;
         uint32_t grace_ms;              /* how long a vanished client keeps its memory */
         uint32_t drain_ms;              /* how long clients may take to move away, at the end */
         const char *config;             /* the configuration file; NULL: none */
@@ -30,7 +35,8 @@ struct memnode_options {
         bool check;                     /* tell what this host offers, and end */
 };
 /* Fixed from the start on, except max_per_client and the times, which SIGHUP may change: other
- * threads read these as relaxed atomics. */
+ * threads read these as relaxed atomics.  SIGHUP also has the keys and the limits of clients read
+ * again: see keyring.h and party.h. */
 extern struct memnode_options opt;
 
 /* Draining waits so long for a client without connections: the last one may just have broken. */

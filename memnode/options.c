@@ -42,6 +42,9 @@ static const char help_text[] =
         "                            several times\n"
         "      --max-per-client SIZE at most SIZE for one client (default: all)\n"
         "      --token-file FILE     serve only clients that know the first line of FILE\n"
+        "      --keys FILE           serve only clients that prove themselves with a key of FILE\n"
+        "      --insecure            serve other hosts without keys: anybody there may read and\n"
+        "                            write\n"
         "      --hugepages 1G|2M|none\n"
         "                            pages of the memory (default: 2M if enough, else none)\n"
         "      --grace SECONDS       how long a client that vanished keeps its memory\n"
@@ -189,6 +192,67 @@ static int set_token_file(struct memnode_options *o, const char *path, char why[
         return 0;
 }
 
+static int set_keys(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        return set_string(&o->keys, value, why);
+}
+static int set_insecure(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        (void)value, (void)why;
+        o->insecure = true;
+        return 0;
+}
+
+/* The entry of a client, made if it is not there. */
+static struct party_limits *client_entry(struct memnode_options *o, const char *name,
+                                         char why[WHY_MAX])
+{
+        size_t len = strlen(name);
+
+        for (unsigned i = 0; i < o->nclients; i++)
+                if (!strcmp(o->client[i].name, name))
+                        return &o->client[i];
+        if (!len || len > KEY_NAME_MAX) {
+                snprintf(why, WHY_MAX, "the name of a client is that of a key, 1 to %d bytes",
+                         KEY_NAME_MAX);
+                return NULL;
+        }
+        if (o->nclients == sizeof(o->client) / sizeof(o->client[0])) {
+                snprintf(why, WHY_MAX, "more than %u clients with limits: give fewer", o->nclients);
+                return NULL;
+        }
+        struct party_limits *l = &o->client[o->nclients++];
+        *l = (struct party_limits){ .quota = UINT64_MAX, .connections = PARTY_CONNECTIONS };
+        memcpy(l->name, name, len + 1);
+        return l;
+}
+
+int setting_client(struct memnode_options *o, const char *client, const char *name,
+                   const char *value, char why[WHY_MAX])
+{
+        struct party_limits *l = client_entry(o, client, why);
+        char *end;
+
+        if (!l)
+                return -EINVAL;
+        if (!strcmp(name, "quota"))
+                return set_bytes(&l->quota, value, why);
+        if (!strcmp(name, "reserve"))
+                return set_bytes(&l->reserve, value, why);
+        if (strcmp(name, "connections") != 0) {
+                snprintf(why, WHY_MAX, "a client has quota, reserve and connections, nothing else");
+                return -ENOENT;
+        }
+        unsigned long n = strtoul(value, &end, 10);
+        if (*value < '0' || *value > '9' || *end || !n || n > PARTY_CONNECTIONS) {
+                snprintf(why, WHY_MAX, "give a whole number of connections, 1 to %u",
+                         PARTY_CONNECTIONS);
+                return -EINVAL;
+        }
+        l->connections = (unsigned)n;
+        return 0;
+}
+
 static int set_hugepages(struct memnode_options *o, const char *value, char why[WHY_MAX])
 {
         uint64_t bytes = 4096;
@@ -273,6 +337,8 @@ static const struct setting settings[] = {
         { "export",         set_export,         .list = true },
         { "max-per-client", set_max_per_client, .flag = false },
         { "token-file",     set_token_file,     .flag = false },
+        { "keys",           set_keys,           .flag = false },
+        { "insecure",       set_insecure,       .flag = true },
         { "hugepages",      set_hugepages,      .flag = false },
         { "grace",          set_grace,          .flag = false },
         { "drain-timeout",  set_drain_timeout,  .flag = false },
@@ -300,6 +366,7 @@ void options_free(struct memnode_options *o)
                 free((char *)o->listen[i]);
         for (unsigned i = 0; i < o->nexports; i++)
                 free((char *)o->export[i].name);
+        free((char *)o->keys);
         free((char *)o->config);
         free((char *)o->control);
         free((char *)o->drain);
@@ -446,10 +513,17 @@ bool options_listen(const struct memnode_options *o, const char *protocol)
 int options_check(const struct memnode_options *o, char why[WHY_MAX])
 {
         uint64_t exports = 0;
+        const char *greedy = NULL;      /* a client that could never have its reserve */
+        uint64_t reserves = 0;
         char a[32], b[32];
 
         for (unsigned i = 0; i < o->nexports; i++)
                 exports += o->export[i].size;
+        for (unsigned i = 0; i < o->nclients; i++) {
+                reserves += o->client[i].reserve;
+                if (o->client[i].reserve > o->client[i].quota)
+                        greedy = o->client[i].name;
+        }
         if (o->drain)
                 return 0;               /* nothing else matters */
         if (!o->size && !o->check)
@@ -466,6 +540,17 @@ int options_check(const struct memnode_options *o, char why[WHY_MAX])
                          "--export: the exports need %s in all, and --size is %s: raise it or make "
                          "them smaller",
                          size_text(exports, a), size_text(o->size, b));
+        else if (o->size && reserves > o->size - exports)
+                snprintf(why, WHY_MAX,
+                         "the clients' reserves are %s in all, and --size leaves %s beside the "
+                         "exports: raise it or make them smaller",
+                         size_text(reserves, a), size_text(o->size - exports, b));
+        else if (greedy)
+                snprintf(why, WHY_MAX, "[client %.64s]: its reserve is more than its quota: raise "
+                         "the quota", greedy);
+        else if (o->nclients && !o->keys)
+                snprintf(why, WHY_MAX, "[client %.64s]: clients are told apart by their keys: give "
+                         "--keys FILE", o->client[0].name);
         else
                 return 0;
         return -EINVAL;

@@ -24,6 +24,9 @@ struct setting {
 const struct setting *setting_find(const char *name);
 int setting_export(struct memnode_options *o, const char *name, const char *size,
                    char why[WHY_MAX]);
+/* One of the settings of a key: quota, reserve, connections. */
+int setting_client(struct memnode_options *o, const char *client, const char *name,
+                   const char *value, char why[WHY_MAX]);
 
 /* What the command line says, over what the configuration file says, over the defaults.  --help and
  * --version print and end here.  argv must stay valid.  The caller owns o and frees it. */

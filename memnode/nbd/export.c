@@ -152,7 +152,7 @@ static uint32_t admit(struct lease *l, const struct nbd_who *who, const char **t
 /* Account and memory for an export: 0, or an error with a sentence. */
 uint32_t nbd_export_take(struct nbd_export *e, const char *owner, const char **text)
 {
-        e->account = account_open(owner);
+        e->account = account_open(owner, NULL);
         if (!e->account) {
                 *text = "memnode has too many clients already: wait until some end";
                 return NBD_REP_ERR_POLICY;

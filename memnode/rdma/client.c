@@ -64,7 +64,7 @@ static struct client *add(const char *name, char *why, size_t n, enum node_error
         }
         snprintf(cl->name, sizeof(cl->name), "%s", name);
         snprintf(account, sizeof(account), "rdma %s", name);
-        cl->account = account_open(account);
+        cl->account = account_open(account, NULL);
         if (!cl->account) {
                 snprintf(why, n, "the node has too many clients: try later");
                 free(cl);

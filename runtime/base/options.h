@@ -17,6 +17,9 @@ struct node_option {
         /* where it was named, for messages: "--node mem:4G", "/etc/vmrun.conf:7: node m1" */
         const char *origin;
         const char *token_file;         /* NULL: none */
+        const char *keys;               /* the file of keys (common/keys.h); NULL: none */
+        const char *client;             /* the name of ours; NULL: there is only one */
+        int key_fd;                     /* our key (far/key.h), private; 0: none, or not yet */
         /* rdma: name of the local RDMA device; NULL: by the route to the node */
         const char *device;
         uint64_t size;                  /* bytes of it to use, whole pages; 0: all */

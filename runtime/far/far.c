@@ -14,6 +14,7 @@
 #include "far/grow.h"
 #include "far/held.h"
 #include "far/io.h"
+#include "far/key.h"
 #include "far/lease.h"
 #include "far/memfd.h"
 #include "far/moves.h"
@@ -190,12 +191,23 @@ static void check_replicas(void)
                "more with --node", text, opt.replicas, domains == 1 ? "is" : "are", domains);
 }
 
+/* Before the program runs: it may change its root, and its user. */
+static void read_keys(void)
+{
+        char why[FAR_WHY];
+
+        for (unsigned i = 0; i < opt.nnodes; i++)
+                if (key_read(&opt.nodes[i], why) != 0)
+                        die_(EXIT_VMRUN_FAILED, "%s: %s", opt.nodes[i].origin, why);
+}
+
 void far_init(uint64_t room)
 {
         unsigned count;
         const struct node_option *o = wanted(&count);
         char why[FAR_WHY], text[FAR_WHY];
 
+        read_keys();
         for (unsigned i = 0; i < count; i++) {
                 const struct far_kept_node *kept = inherited_node(i);
                 struct far_node *n = far_node_open(&o[i], kept, kept ? 0 : FAR_FIRST_MEMBER, why);
@@ -226,7 +238,8 @@ int far_check(FILE *f)
         int err = 0;
 
         for (unsigned i = 0; i < count; i++) {
-                open[i] = far_node_open(&o[i], NULL, FAR_FIRST_MEMBER, why);
+                bool ready = !opt.nnodes || key_read(&opt.nodes[i], why) == 0;
+                open[i] = ready ? far_node_open(&o[i], NULL, FAR_FIRST_MEMBER, why) : NULL;
                 if (open[i])
                         describe(open[i], text);
                 else

@@ -17,6 +17,7 @@
 #include "base/message.h"
 #include "common/clock.h"
 #include "far/grow.h"
+#include "far/key.h"
 #include "far/nodes.h"
 #include "far/slabs_more.h"
 #include "vm/vm.h"
@@ -61,7 +62,9 @@ int far_add(struct vm *vm, const struct node_option *o, char why[FAR_WHY])
                 return -ENOSPC;
         }
         *mine = *o;
-        int err = open_and_add(vm, mine, why);
+        int err = key_read(mine, why);
+        if (!err)
+                err = open_and_add(vm, mine, why);
         if (err)
                 return err;
         /* Release: a child of vfork, which shares this memory, may hand the options over. */

@@ -49,6 +49,7 @@
 #include "common/clock.h"
 #include "far/drain.h"
 #include "far/io.h"
+#include "far/key.h"
 #include "far/nodes.h"
 #include "far/outage.h"
 #include "far/polled.h"
@@ -217,12 +218,23 @@ static bool stand_still(void)
         return atomic_load(&io.hold) != HOLD_END;
 }
 
+/* A connection may need its key when the program has another root: see key.h. */
+static bool a_node_has_a_key(void)
+{
+        for (unsigned i = 0; i < far_nodes(); i++)
+                if (far_node_at(i)->option->key_fd > 0)
+                        return true;
+        return false;
+}
+
 static void *io_main(void *arg)
 {
         uint64_t idle_since = 0;
 
         (void)arg;
         own_thread_begins("vmrun-io");
+        if (a_node_has_a_key())
+                key_thread_apart();
         if (!atomic_load(&io.attached))
                 attach_all();
         for (;;) {

@@ -54,7 +54,7 @@ struct sys_arg {
 #define RF_NEWFD2  4    /* argument 0 or 3, the K_OUT of 8 bytes, receives two new fds */
 #define RF_RESERVE 8    /* with RF_NEWFD: if no number is free, the call has no effect */
 #define RF_LINKS   16   /* tells how many links a file has */
-#define RF_RIGHTS  32   /* may change the credentials of the thread */
+#define RF_RIGHTS  32   /* may change the credentials or the root of the thread */
 
 struct sys_row {
         const char *name;

@@ -41,6 +41,9 @@ void handover_private_fds(const struct handover *h, void (*fn)(int fd))
         for (unsigned i = 0; i < NODES_MAX; i++)
                 if (h->far.node[i].fd >= 0)
                         fn(h->far.node[i].fd);
+        for (unsigned i = 0; i < h->opt.nnodes; i++)
+                if (h->opt.nodes[i].key_fd > 0)
+                        fn(h->opt.nodes[i].key_fd);
 }
 
 /* ---- texts ---- */
@@ -61,6 +64,8 @@ static void each_text(struct options *o, void (*fn)(const char **text, struct cu
                 fn(&n->origin, c);
                 fn(&n->domain, c);
                 fn(&n->token_file, c);
+                fn(&n->keys, c);
+                fn(&n->client, c);
                 fn(&n->device, c);
         }
 }

@@ -66,6 +66,8 @@ void options_make_absolute(struct options *o, const char *in)
                 struct node_option *n = &o->nodes[i];
                 if (n->token_file && is_relative(n->token_file))
                         insert(&n->token_file, 0, directory(in, dir));
+                if (n->keys && is_relative(n->keys))
+                        insert(&n->keys, 0, directory(in, dir));
                 for (size_t k = 0; k < sizeof(files) / sizeof(files[0]); k++)
                         if (strncmp(n->url, files[k], strlen(files[k])) == 0 &&
                             is_relative(n->url + strlen(files[k])))

@@ -22,6 +22,8 @@ enum node_key {
         KEY_WEIGHT,
         KEY_DOMAIN,
         KEY_TOKEN_FILE,
+        KEY_KEYS,
+        KEY_CLIENT,
         KEY_DEVICE,
         KEY_GID_INDEX,
         KEY_OVERWRITE,
@@ -32,8 +34,8 @@ enum node_key {
         KEYS
 };
 static const char *const node_keys[KEYS] = {
-        "url", "size", "weight", "domain", "token-file", "device", "gid-index", "overwrite",
-        "latency", "bandwidth", "priority", "nic",
+        "url", "size", "weight", "domain", "token-file", "keys", "client", "device", "gid-index",
+        "overwrite", "latency", "bandwidth", "priority", "nic",
 };
 
 void node_draft_init(struct node_draft *d)
@@ -84,8 +86,8 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
                 snprintf(why, SETTING_WHY,
                          "'%.64s' after the ? has no value: give size=, weight=, priority=, "
                          "domain=, "
-                         "token-file=, device=, gid-index=, overwrite=, latency=, bandwidth= or "
-                         "nic=",
+                         "token-file=, keys=, client=, device=, gid-index=, overwrite=, latency=, "
+                         "bandwidth= or nic=",
                          pair);
                 return -EINVAL;
         }
@@ -101,8 +103,8 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
         if (err == -ENOENT)
                 snprintf(why, SETTING_WHY,
                          "unknown option '%.64s' after the ?: give size, weight, priority, "
-                         "domain, token-file, device, gid-index, overwrite, latency, bandwidth or "
-                         "nic",
+                         "domain, token-file, keys, client, device, gid-index, overwrite, latency, "
+                         "bandwidth or nic",
                          pair);
         else if (err)
                 snprintf(why, SETTING_WHY, "%.32s=%.64s: %.200s", pair, value, reason);
@@ -192,6 +194,10 @@ int node_draft_set(struct node_draft *d, const char *key, const char *value, cha
                 return text_parse(value, &d->node.domain, why);
         case KEY_TOKEN_FILE:
                 return text_parse(value, &d->node.token_file, why);
+        case KEY_KEYS:
+                return text_parse(value, &d->node.keys, why);
+        case KEY_CLIENT:
+                return text_parse(value, &d->node.client, why);
         case KEY_DEVICE:
                 return text_parse(value, &d->node.device, why);
         case KEY_GID_INDEX:
@@ -230,6 +236,15 @@ int node_draft_check(const struct node_draft *d, char why[SETTING_WHY])
                                    has_scheme(n->url, "file")))
                 snprintf(why, SETTING_WHY, "%s takes no token-file: leave it out",
                          has_scheme(n->url, "file") ? "a file" : "memory of this host");
+        else if (n->client && !n->keys)
+                snprintf(why, SETTING_WHY,
+                         "client= says which key of keys= is ours: give keys=FILE as well");
+        else if (n->keys && !has_scheme(n->url, "nbds") && !has_scheme(n->url, "rdma"))
+                snprintf(why, SETTING_WHY, "keys= is for nbds:// and rdma:// only: %s",
+                         has_scheme(n->url, "nbd") ? "give nbds:// for nbd://" : "leave it out");
+        else if (!n->keys && has_scheme(n->url, "nbds"))
+                snprintf(why, SETTING_WHY, "nbds:// needs keys=FILE: give the file of keys that "
+                         "the server has, or nbd:// for a server without");
         else if ((n->device || n->gid_index >= 0) && !has_scheme(n->url, "rdma"))
                 snprintf(why, SETTING_WHY,
                          "device and gid-index are for rdma:// only: leave them out");
@@ -259,6 +274,8 @@ void node_option_free(struct node_option *n)
         free((void *)n->origin);
         free((void *)n->domain);
         free((void *)n->token_file);
+        free((void *)n->keys);
+        free((void *)n->client);
         free((void *)n->device);
         *n = (struct node_option){ .weight = 1, .gid_index = -1 };
 }

@@ -174,7 +174,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         KERN(arch_prctl),
         ROW(adjtimex, IO(208)),
         HAND(setrlimit, 0, sys_setrlimit),
-        ROW(chroot, PATH), ROW(sync, V), ROW(acct, PATHN),
+        ROWF(chroot, RIGHTS, PATH), ROW(sync, V), ROW(acct, PATHN),
         ROW(settimeofday, INN(16), INN(8)),
         ROW(mount, STRN, PATH, STRN, V, STRN),
         ROW(umount2, PATH, V),

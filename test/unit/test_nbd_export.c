@@ -35,9 +35,10 @@ static unsigned accounts, opened;       /* guarded by account_lock */
 static int take_error;
 static unsigned take_ms;                /* how long it takes */
 
-struct account *account_open(const char *name)
+struct account *account_open(const char *name, struct party *party)
 {
         struct account *a = calloc(1, sizeof(*a));
+        (void)party;
         assert_non_null(a);
         snprintf(a->name, sizeof(a->name), "%s", name);
         assert_null(strstr(name, HEX)); /* the secret is not for the log */
