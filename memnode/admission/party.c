@@ -5,6 +5,7 @@
 #include <string.h>
 #include "admission/party.h"
 
+#define SPARE 32                        /* connections that come to replace others */
 #define KEY "client "                   /* before a key's name: no origin begins so */
 
 struct party {
@@ -127,12 +128,25 @@ static unsigned most_connections(const struct party *p)
                            : PARTY_ORIGIN_PART(PARTY_CONNECTIONS);
 }
 
+static unsigned most_of_all(bool fresh)
+{
+        return fresh ? PARTY_ORIGIN_PART(PARTY_CONNECTIONS) : PARTY_CONNECTIONS;
+}
+
+bool party_crowded(struct party *p, bool fresh)
+{
+        pthread_mutex_lock(&lock);
+        bool is = p->connections > most_connections(p) || connections > most_of_all(fresh);
+        pthread_mutex_unlock(&lock);
+        return is;
+}
+
 bool party_connect(struct party *p, bool fresh)
 {
         pthread_mutex_lock(&lock);
-        bool room = p->connections < most_connections(p) &&
-                    connections < (fresh ? PARTY_ORIGIN_PART(PARTY_CONNECTIONS)
-                                         : PARTY_CONNECTIONS);
+        unsigned spare = fresh ? 0 : SPARE;
+        bool room = p->connections < most_connections(p) + spare &&
+                    connections < most_of_all(fresh) + spare;
         p->connections += room;
         connections += room;
         pthread_mutex_unlock(&lock);

@@ -39,9 +39,12 @@ const char *party_name(const struct party *p);
 struct party *party_hold(struct party *p);
 void party_put(struct party *p);
 
-/* One connection more, unless the party or all have as many as they may.  fresh: not of a lease
- * that is there already; the last quarter is kept for those that are. */
+/* One connection more, unless the party or all have as many as they may.  fresh: it is not for a
+ * lease that is there already; the last quarter is kept for those that are.  One that is not fresh
+ * may come to replace another, so a few more are let in; party_crowded() says, when the other has
+ * left, whether it may stay. */
 bool party_connect(struct party *p, bool fresh);
+bool party_crowded(struct party *p, bool fresh);
 void party_disconnect(struct party *p);
 /* One lease more, in the same way. */
 bool party_lease(struct party *p);

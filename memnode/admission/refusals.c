@@ -81,8 +81,10 @@ void refused(enum refusal cause, const char *origin, const char *who, const char
         counts[cause]++;
         bool say = may_say(origin, now_ms(), &before, &elsewhere);
         pthread_mutex_unlock(&lock);
-        if (!say)
+        if (!say) {
+                info_("%s: refused: %s", who, text);
                 return;
+        }
         if (before)
                 snprintf(more, sizeof(more), " (and %llu times before, without a line)",
                          (unsigned long long)before);

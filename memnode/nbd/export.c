@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include "account.h"
+#include "admission/party.h"
 #include "common/clock.h"
 #include "common/secret.h"
 #include "memnode.h"
@@ -45,40 +46,22 @@ static unsigned nnamed;
 
 /* ---- Names ---- */
 
-static bool token_fits(const struct nbd_lease_name *l)
-{
-        uint8_t theirs[sizeof(opt.token)] = { 0 }, ours[sizeof(opt.token)] = { 0 };
-
-        if (opt.have_token)
-                memcpy(ours, opt.token, sizeof(ours));
-        if (l->token_len <= sizeof(theirs) && l->token)
-                memcpy(theirs, l->token, l->token_len);
-        return secret_same(theirs, ours, sizeof(ours)) && l->token_len <= sizeof(theirs);
-}
-
-/* Parses the name of a lease and checks its token.  0, or an error with a sentence. */
+/* Parses the name of a lease.  0, or an error with a sentence. */
 static uint32_t lease_name(const char *name, size_t len, struct nbd_lease_name *l,
                            const char **text)
 {
         switch (nbd_lease_parse(name, len, l)) {
-        case 0: break;
+        case 0: return 0;
         case -EINVAL:
                 *text = "a lease is called lease-<32 hexadecimal digits, in small letters>-<bytes, "
-                        "a multiple of 4096>[-<token>]; the names that begin with create-, join- "
-                        "and cut- are vmrun's own: install the same version on both";
+                        "a multiple of 4096>; the names that begin with create-, join- and cut- "
+                        "are vmrun's own: install the same version on both";
                 return NBD_REP_ERR_INVALID;
         default:
                 *text = len ? "memnode has no export of that name"
                             : "memnode has no named exports: name one, or a lease";
                 return NBD_REP_ERR_UNKNOWN;
         }
-        if (token_fits(l))
-                return 0;
-        *text = !opt.have_token ? "memnode has no token, so leave it out of the lease's name"
-                : l->token      ? "that is not memnode's token"
-                                : "memnode wants its token at the end of the lease's name: "
-                             "lease-<digits>-<bytes>-<token>";
-        return NBD_REP_ERR_POLICY;
 }
 
 static struct nbd_export *find_named(const char *name, size_t len)
@@ -149,12 +132,13 @@ static uint32_t admit(struct lease *l, const struct nbd_who *who, const char **t
         return err == -EPERM ? NBD_REP_ERR_INVALID : NBD_REP_ERR_POLICY;
 }
 
-/* Account and memory for an export: 0, or an error with a sentence. */
-uint32_t nbd_export_take(struct nbd_export *e, const char *owner, const char **text)
+uint32_t nbd_export_take(struct nbd_export *e, const char *owner, struct party *party,
+                         const char **text)
 {
-        e->account = account_open(owner, NULL);
+        e->account = account_open(owner, party);
         if (!e->account) {
-                *text = "memnode has too many clients already: wait until some end";
+                *text = "you have as many leases as you may have, or memnode has: wait until some "
+                        "end";
                 return NBD_REP_ERR_POLICY;
         }
         int err = account_take(e->account, (e->size + PAGE - 1) / PAGE * PAGE, &e->base);
@@ -171,7 +155,7 @@ uint32_t nbd_export_take(struct nbd_export *e, const char *owner, const char **t
 
 /* Takes the memory of a new lease without the lock, since zeroing may take seconds.  Called and
  * returns with the lock. */
-static void make(struct lease *l)
+static void make(struct lease *l, struct party *party)
 {
         char owner[64];
 
@@ -179,7 +163,7 @@ static void make(struct lease *l)
         pthread_mutex_unlock(&nbd_leases_lock);
         snprintf(owner, sizeof(owner), "NBD lease %.*s...", LEASE_MARK, l->hex);
         const char *text = "";
-        uint32_t error = nbd_export_take(&l->e, owner, &text);
+        uint32_t error = nbd_export_take(&l->e, owner, party, &text);
         pthread_mutex_lock(&nbd_leases_lock);
         l->making = false;
         l->error = error;
@@ -218,9 +202,18 @@ static struct lease *new_lease(const struct nbd_lease_name *n, const char **text
         return l;
 }
 
+/* Before anything is made for a connection that replaces none. */
+static uint32_t crowded(struct party *party, const char **text)
+{
+        if (!party_crowded(party, true))
+                return 0;
+        *text = "you have as many connections as you may have, or memnode has: wait until some end";
+        return NBD_REP_ERR_POLICY;
+}
+
 /* Called and returns with the lock. */
-static uint32_t attach_lease(const struct nbd_lease_name *n, struct nbd_export **e,
-                             const char **text)
+static uint32_t attach_lease(const struct nbd_lease_name *n, struct party *party,
+                             struct nbd_export **e, const char **text)
 {
         struct lease *l = find_lease(n->hex);
         uint32_t error = agrees(l, n, text);
@@ -229,6 +222,8 @@ static uint32_t attach_lease(const struct nbd_lease_name *n, struct nbd_export *
                 *text = "memnode is being drained, and makes no lease any more: name another one";
                 error = NBD_REP_ERR_SHUTDOWN;
         }
+        if (!error && !l)
+                error = crowded(party, text);
         if (error)
                 return error;
         bool idle = l && l->users == 0;
@@ -241,7 +236,7 @@ static uint32_t attach_lease(const struct nbd_lease_name *n, struct nbd_export *
                 if (!l)
                         return NBD_REP_ERR_POLICY;
                 l->users = 1;
-                make(l);
+                make(l, party);
         }
         error = l->error;
         if (error)
@@ -261,8 +256,8 @@ static uint32_t attach_lease(const struct nbd_lease_name *n, struct nbd_export *
         return error;
 }
 
-uint32_t nbd_export_attach(const char *name, size_t len, struct nbd_export **e, struct nbd_who *who,
-                           const char **text)
+uint32_t nbd_export_attach(const char *name, size_t len, struct party *party,
+                           struct nbd_export **e, struct nbd_who *who, const char **text)
 {
         struct nbd_lease_name n;
 
@@ -270,7 +265,7 @@ uint32_t nbd_export_attach(const char *name, size_t len, struct nbd_export **e, 
         *text = "";
         *e = find_named(name, len);
         if (*e)
-                return 0;
+                return crowded(party, text);
         uint32_t error = lease_name(name, len, &n, text);
         if (!error && n.verb == NBD_CUT) {
                 *text = "members are cut with INFO";
@@ -280,7 +275,7 @@ uint32_t nbd_export_attach(const char *name, size_t len, struct nbd_export **e, 
                 return error;
         *who = n.who;
         pthread_mutex_lock(&nbd_leases_lock);
-        error = attach_lease(&n, e, text);
+        error = attach_lease(&n, party, e, text);
         pthread_mutex_unlock(&nbd_leases_lock);
         return error;
 }
@@ -459,7 +454,7 @@ static int open_named(char *why, size_t n)
 
                 named[i].size = opt.export[i].size;
                 snprintf(owner, sizeof(owner), "NBD export %s", opt.export[i].name);
-                if (nbd_export_take(&named[i], owner, &text) != 0) {
+                if (nbd_export_take(&named[i], owner, NULL, &text) != 0) {
                         snprintf(why, n, "no memory for the export %s of %llu bytes: %s",
                                  opt.export[i].name, (unsigned long long)named[i].size, text);
                         while (i-- > 0)

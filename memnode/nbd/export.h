@@ -11,6 +11,7 @@
 #include "memnode/nbd/name.h"
 
 struct account;
+struct party;
 struct nbd_export {
         char *base;                             /* constant while a client is attached */
         uint64_t size;
@@ -25,11 +26,12 @@ struct nbd_export {
 int nbd_exports_open(char *why, size_t n);
 /* Ends that thread.  Memory stays where it is: the process is about to end. */
 void nbd_exports_close(void);
-/* The export of that name, attached: to be detached once.  who: the connection that asks for it;
- * the caller must end stale ones before it answers (nbd_export_current()).  0, or NBD_REP_ERR_...
- * with a sentence in *text. */
-uint32_t nbd_export_attach(const char *name, size_t len, struct nbd_export **e, struct nbd_who *who,
-                           const char **text);
+/* The export of that name, attached: to be detached once.  party: for whom a lease counts that is
+ * made, and whose connections are counted before.  who: the connection that asks for it; the caller
+ * must end stale ones before it answers (nbd_export_current()).  0, or NBD_REP_ERR_... with a
+ * sentence in *text: then nothing was made. */
+uint32_t nbd_export_attach(const char *name, size_t len, struct party *party,
+                           struct nbd_export **e, struct nbd_who *who, const char **text);
 /* No newer connection of that member and link was admitted, and the member was not cut. */
 bool nbd_export_current(struct nbd_export *e, const struct nbd_who *who);
 /* What the answer to CREATE says of the export: "incarnation ..."; "" for one without. */

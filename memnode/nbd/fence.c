@@ -8,21 +8,19 @@
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "admission/party.h"
 #include "common/clock.h"
 #include "nbd/export.h"
 #include "nbd/fence.h"
 #include "nbd/proto.h"
 
-/* connections to exports; more may be in their handshake, so that there is room to say which
- * members are dead */
-#define ATTACHED_MAX 256
 /* A connection that is cut leaves at its next receive, or between two requests. */
 #define CUT_MS       10000
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by lock: */
 static struct nbd_fenced *connections;
-static unsigned nconnections, nattached;
+static unsigned nconnections;
 /* a connection has ended, uses its export no longer, or is cut */
 static pthread_cond_t fewer = PTHREAD_COND_INITIALIZER;
 
@@ -31,17 +29,13 @@ bool nbd_fence_is_cut(const struct nbd_fenced *c)
         return atomic_load_explicit(&c->cut, memory_order_relaxed);
 }
 
-bool nbd_fence_enter(struct nbd_fenced *c)
+void nbd_fence_enter(struct nbd_fenced *c)
 {
         pthread_mutex_lock(&lock);
-        bool room = nconnections < NBD_CONNECTIONS_MAX;
-        if (room) {
-                c->next = connections;
-                connections = c;
-                nconnections++;
-        }
+        c->next = connections;
+        connections = c;
+        nconnections++;
         pthread_mutex_unlock(&lock);
-        return room;
 }
 
 void nbd_fence_exit(struct nbd_fenced *c)
@@ -64,7 +58,6 @@ void nbd_fence_leave(struct nbd_fenced *c, bool goodbye)
 {
         pthread_mutex_lock(&lock);
         struct nbd_export *e = c->e;
-        nattached -= e != NULL;
         c->e = NULL;
         pthread_cond_broadcast(&fewer);
         pthread_mutex_unlock(&lock);
@@ -109,33 +102,25 @@ static bool end_stale(struct nbd_export *e, const struct nbd_fenced *self)
         return ok;
 }
 
-/* Called when the connections that this one replaces have left. */
-static bool too_many(void)
-{
-        pthread_mutex_lock(&lock);
-        bool is = nattached > ATTACHED_MAX;
-        pthread_mutex_unlock(&lock);
-        return is;
-}
-
-uint32_t nbd_fence_attach(struct nbd_fenced *c, const char *name, size_t len, const char **text)
+uint32_t nbd_fence_attach(struct nbd_fenced *c, struct party *party, const char *name, size_t len,
+                          const char **text)
 {
         struct nbd_export *e;
         struct nbd_who who;
-        uint32_t error = nbd_export_attach(name, len, &e, &who, text);
+        uint32_t error = nbd_export_attach(name, len, party, &e, &who, text);
 
         if (error)
                 return error;
         pthread_mutex_lock(&lock);
         c->who = who;
         c->e = e;
-        nattached++;
         pthread_mutex_unlock(&lock);
         bool current = end_stale(e, c);
-        if (current && !too_many())
+        /* Only now, as the connections that this one replaces have left. */
+        if (current && !party_crowded(party, false))
                 return 0;
         nbd_fence_leave(c, false);
-        *text = current ? "memnode has as many connections as it can serve"
+        *text = current ? "you have as many connections as you may have, or memnode has"
                         : "an older connection of this process has not ended, or a newer one is "
                           "here";
         return NBD_REP_ERR_POLICY;

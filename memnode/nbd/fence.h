@@ -6,7 +6,6 @@
 
 #include "memnode/nbd/export.h"
 
-#define NBD_CONNECTIONS_MAX 288                 /* at one time */
 struct nbd_fenced {
         int fd;                                 /* its socket */
         struct nbd_export *e;                   /* NULL: it uses none */
@@ -18,13 +17,14 @@ struct nbd_fenced {
         _Atomic bool stays;
         struct nbd_fenced *next;
 };
-/* Into the list, with fd.  False: there are too many. */
-bool nbd_fence_enter(struct nbd_fenced *c);
+/* Into the list, with fd. */
+void nbd_fence_enter(struct nbd_fenced *c);
 /* Leaves the export, closes the socket, and takes the connection out of the list.  Its thread's
  * last call. */
 void nbd_fence_exit(struct nbd_fenced *c);
-/* nbd_export_attach(), and the end of the connections that this one replaces. */
-uint32_t nbd_fence_attach(struct nbd_fenced *c, const char *name, size_t len, const char **text);
+/* nbd_export_attach() for a party, and the end of the connections that this one replaces. */
+uint32_t nbd_fence_attach(struct nbd_fenced *c, struct party *party, const char *name, size_t len,
+                          const char **text);
 /* The connection uses its export no longer.  goodbye: it ends properly. */
 void nbd_fence_leave(struct nbd_fenced *c, bool goodbye);
 /* After nbd_export_look() cut members of this lease: ends their connections, and detaches it. */

@@ -11,7 +11,8 @@
 #include "nbd/proto.h"
 
 /* a client needs a handful; a client that guesses names is not wanted */
-#define OPTIONS_MAX 256
+#define OPTIONS_MAX     256
+#define OPTIONS_BEFORE  16              /* while the door is shut */
 
 static void broken(struct nbd_handshake *h, const char *why)
 {
@@ -176,8 +177,47 @@ static void structured(struct nbd_handshake *h)
         ack(h);
 }
 
+static void starttls(struct nbd_handshake *h)
+{
+        if (!h->offers_tls) {
+                refuse(h, NBD_REP_ERR_POLICY, "memnode has no keys, and so no TLS: use nbd://, or "
+                       "start it with --keys");
+        } else if (h->secured || h->have) {
+                refuse(h, NBD_REP_ERR_INVALID,
+                       h->have ? "STARTTLS has no data" : "TLS has begun before");
+        } else {
+                ack(h);
+                if (h->end == NBD_HS_GOING)
+                        h->end = NBD_HS_TLS;
+        }
+}
+
+/* Before TLS, where it is required. */
+static void send_away(struct nbd_handshake *h)
+{
+        static const char text[] = "memnode wants a key: with vmrun use nbds:// and keys=FILE, with "
+                                   "other clients TLS and a key of its --keys";
+
+        h->sent_away = true;
+        if (h->option == NBD_OPT_EXPORT_NAME)   /* it has no error reply */
+                broken(h, text);
+        else
+                refuse(h, NBD_REP_ERR_TLS_REQD, text);
+}
+
 static void serve(struct nbd_handshake *h)
 {
+        bool passes = h->door == NBD_DOOR_OPEN || h->option == NBD_OPT_ABORT ||
+                      h->option == NBD_OPT_STARTTLS;
+
+        if (!passes && h->door == NBD_DOOR_TLS) {
+                send_away(h);
+                return;
+        }
+        if (!passes) {
+                h->end = NBD_HS_OPTION;
+                return;
+        }
         switch (h->option) {
         case NBD_OPT_EXPORT_NAME: export_name(h); break;
         case NBD_OPT_ABORT:
@@ -189,9 +229,7 @@ static void serve(struct nbd_handshake *h)
         case NBD_OPT_INFO: go(h, false); break;
         case NBD_OPT_GO: go(h, true); break;
         case NBD_OPT_STRUCTURED_REPLY: structured(h); break;
-        case NBD_OPT_STARTTLS:
-                refuse(h, NBD_REP_ERR_POLICY, "memnode offers no TLS: it is for trusted networks");
-                break;
+        case NBD_OPT_STARTTLS: starttls(h); break;
         case NBD_OPT_LIST_META_CONTEXT:
         case NBD_OPT_SET_META_CONTEXT:
                 refuse(h, NBD_REP_ERR_UNSUP, "memnode has no metadata contexts");
@@ -229,7 +267,7 @@ static void header(struct nbd_handshake *h)
         } else if (!(h->client_flags & NBD_FIXED_NEWSTYLE) && h->option != NBD_OPT_EXPORT_NAME) {
                 broken(h, "it sent an option that needs the fixed newstyle handshake, which it did "
                           "not agree to");
-        } else if (++h->options > OPTIONS_MAX) {
+        } else if (++h->options > (h->door == NBD_DOOR_OPEN ? OPTIONS_MAX : OPTIONS_BEFORE)) {
                 broken(h, "it sent too many options");
         } else if (h->length > NBD_OPTION_MAX ||
                    (h->option == NBD_OPT_EXPORT_NAME && h->length > NBD_NAME_MAX)) {
@@ -250,7 +288,26 @@ static void data(struct nbd_handshake *h)
                 next_option(h);
 }
 
-void nbd_handshake_start(struct nbd_handshake *h, const struct nbd_handshake_ops *ops, void *ctx)
+void nbd_handshake_go_on(struct nbd_handshake *h)
+{
+        h->door = NBD_DOOR_OPEN;
+        h->end = NBD_HS_GOING;
+        data(h);
+}
+
+/* What came before TLS may be anybody's words, so nothing of it counts. */
+void nbd_handshake_secured(struct nbd_handshake *h)
+{
+        h->door = NBD_DOOR_OPEN;
+        h->secured = true;
+        h->structured = false;
+        h->options = 0;
+        h->end = NBD_HS_GOING;
+        next_option(h);
+}
+
+void nbd_handshake_start(struct nbd_handshake *h, const struct nbd_handshake_ops *ops, void *ctx,
+                         enum nbd_door door, bool offers_tls)
 {
         uint8_t greeting[8 + 8 + 2];
 
@@ -258,6 +315,8 @@ void nbd_handshake_start(struct nbd_handshake *h, const struct nbd_handshake_ops
         h->ops = ops;
         h->ctx = ctx;
         h->end = NBD_HS_GOING;
+        h->door = door;
+        h->offers_tls = offers_tls;
         h->state = NBD_HS_FLAGS;
         h->need = 4;
         nbd_put64(greeting, NBD_MAGIC);
@@ -304,5 +363,8 @@ size_t nbd_handshake_input(struct nbd_handshake *h, const uint8_t *in, size_t le
                 default: data(h); break;
                 }
         }
+        /* Somebody else may have put them there, before the client that TLS is with spoke. */
+        if (h->end == NBD_HS_TLS && taken < len)
+                broken(h, "it sent more before TLS began");
         return taken;
 }

@@ -1,6 +1,6 @@
 /*
- * The handshake, before the first command: a state machine on bytes, without sockets.  One thread a
- * handshake.
+ * The handshake, before the first command: a state machine on bytes, without sockets.  One thread
+ * at a time.
  */
 #ifndef MEMNODE_NBD_HANDSHAKE_H
 #define MEMNODE_NBD_HANDSHAKE_H
@@ -22,8 +22,17 @@ struct nbd_handshake_ops {
         /* 0 or -errno; the handshake ends if it fails */
         int (*send)(void *ctx, const void *data, size_t len);
 };
+/* What a client that has not proved itself may do. */
+enum nbd_door {
+        NBD_DOOR_OPEN,                          /* options are served */
+        /* the first option that takes more than a word waits for nbd_handshake_go_on() */
+        NBD_DOOR_STOP,
+        NBD_DOOR_TLS,                           /* options are refused before TLS */
+};
 enum nbd_handshake_end {
         NBD_HS_GOING,                           /* more bytes, please */
+        NBD_HS_OPTION,                          /* an option waits (NBD_DOOR_STOP) */
+        NBD_HS_TLS,                             /* the client begins TLS with its next byte */
         NBD_HS_ATTACHED,                        /* commands follow */
         NBD_HS_GOODBYE,                         /* the client has ended the handshake */
         NBD_HS_BROKEN,                          /* not the protocol, or send failed */
@@ -36,7 +45,10 @@ struct nbd_handshake {
         void *ctx;
         enum nbd_handshake_end end;
         const char *broken;                     /* why, with NBD_HS_BROKEN */
+        enum nbd_door door;
+        bool offers_tls, secured;               /* secured: TLS has begun */
         bool structured;                        /* agreed on */
+        bool sent_away;                         /* an option was refused for want of TLS */
         /* its own */
         enum { NBD_HS_FLAGS, NBD_HS_HEADER, NBD_HS_DATA, NBD_HS_SKIP } state;
         /* the option under way, and how many of its bytes are still to be skipped */
@@ -47,7 +59,12 @@ struct nbd_handshake {
         uint8_t buf[NBD_OPTION_MAX];
 };
 /* Sends the greeting. */
-void nbd_handshake_start(struct nbd_handshake *h, const struct nbd_handshake_ops *ops, void *ctx);
+void nbd_handshake_start(struct nbd_handshake *h, const struct nbd_handshake_ops *ops, void *ctx,
+                         enum nbd_door door, bool offers_tls);
+/* After NBD_HS_OPTION: opens the door, and serves the option that waits. */
+void nbd_handshake_go_on(struct nbd_handshake *h);
+/* After NBD_HS_TLS, once TLS is up: opens the door, and forgets what was agreed on before. */
+void nbd_handshake_secured(struct nbd_handshake *h);
 /* Takes bytes of the client until they or the handshake end; returns how many it took. */
 size_t nbd_handshake_input(struct nbd_handshake *h, const uint8_t *in, size_t len);
 

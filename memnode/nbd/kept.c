@@ -37,7 +37,7 @@ int nbd_take_over(struct resume_lease *from, char *why, size_t n)
         l->e.size = from->piece[0].size;
         l->e.used = true;
         snprintf(owner, sizeof(owner), "NBD lease %.*s...", LEASE_MARK, from->digits);
-        if (nbd_export_take(&l->e, owner, &text) != 0) {
+        if (nbd_export_take(&l->e, owner, NULL, &text) != 0) {
                 snprintf(why, n,
                          "a lease of %llu bytes does not fit: %s; without the file, programs whose "
                          "pages are in it lose them",

@@ -1,10 +1,12 @@
 /*
- * The NBD server, from its listening sockets on: addresses, paths, and a thread for each socket
- * that passes new connections to serve.c.  Its other parts:
+ * The NBD server, from its listening sockets on: addresses and paths.  Its other parts:
  *
- *   serve.c      a thread for each connection
+ *   greet.c      one thread that accepts connections, until a client may use an export
+ *   serve.c      a thread for each connection from then on
  *   fence.c      the list of connections, and the end of those that others replace
  *   handshake.c  the protocol before the first command: a state machine on bytes, without sockets
+ *   tls.c        keys, by TLS
+ *   wire.c       the bytes of a connection, with TLS and without
  *   export.c     named exports and leases: which client uses which memory
  *   kept.c       leases that outlive memnode
  *   name.c       the names of leases
@@ -14,93 +16,55 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "admission/keyring.h"
 #include "common/hostport.h"
 #include "common/stale.h"
 #include "memnode.h"
 #include "nbd/export.h"
+#include "nbd/greet.h"
 #include "nbd/kept.h"
 #include "nbd/proto.h"
 #include "nbd/serve.h"
-#include "nbd/thread.h"
+#include "nbd/tls.h"
 #include "server.h"
 
 #define LISTENERS_MAX   32
 #define BACKLOG         128
 
 struct listener {
-        int fd;
-        pthread_t thread;
+        int fd;                                 /* does not block */
         struct sockaddr_un path;                /* sun_path is empty: not a unix socket */
         dev_t dev;                              /* the file that it made there */
         ino_t ino;
 };
 
-/* Only for the main thread, except that a listener's thread reads its own entry, which is complete
- * before the thread starts. */
+/* Only for the main thread. */
 static struct listener listeners[LISTENERS_MAX];
 static unsigned nlisteners;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool begun;                      /* guarded by lock */
-static pthread_cond_t begins = PTHREAD_COND_INITIALIZER;
 
 static void set(int fd, int level, int option, int value)
 {
         setsockopt(fd, level, option, &value, sizeof(value));
 }
 
-/* ---- Accepting ---- */
-
+/* Only now are connections accepted; until then they wait in the sockets' queues. */
 static void begin(void)
 {
+        int fds[LISTENERS_MAX];
+
+        for (unsigned i = 0; i < nlisteners; i++)
+                fds[i] = listeners[i].fd;
         nbd_begin_grace();
-        pthread_mutex_lock(&lock);
-        begun = true;
-        pthread_cond_broadcast(&begins);
-        pthread_mutex_unlock(&lock);
-}
-
-static void await_begin(void)
-{
-        pthread_mutex_lock(&lock);
-        while (!begun)
-                pthread_cond_wait(&begins, &lock);
-        pthread_mutex_unlock(&lock);
-}
-
-/* Ends when stop_listening() shuts the socket down, which accept() reports with EINVAL. */
-static void *accept_main(void *arg)
-{
-        const struct listener *l = arg;
-        bool said = false;
-
-        await_begin();
-        for (;;) {
-                struct sockaddr_storage a = { 0 };
-                socklen_t len = sizeof(a);
-                int fd = accept4(l->fd, (struct sockaddr *)&a, &len, SOCK_CLOEXEC);
-                if (fd >= 0) {
-                        said = false;
-                        nbd_welcome(fd, &a, len);
-                } else if (errno == EINVAL || errno == EBADF) {
-                        return NULL;
-                } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
-                           errno == ENOMEM) {
-                        if (!said)
-                                warnx_("NBD clients must wait: %s%s", strerror(errno),
-                                       errno == EMFILE ? ": raise `ulimit -n`" : "");
-                        said = true;
-                        /* the client stays in the queue, so accept() would fail again at once */
-                        usleep(200000);
-                }
-        }
+        int err = nlisteners ? nbd_greet(fds, nlisteners) : 0;
+        if (err)
+                die_(1, "no thread for NBD clients can be made: %s: raise `ulimit -u`",
+                     strerror(-err));
 }
 
 /* ---- Listening ---- */
@@ -119,16 +83,10 @@ static int add_listener(int fd, const struct sockaddr_un *path, char *why, size_
                         l->dev = st.st_dev;
                         l->ino = st.st_ino;
                 }
-                err = nbd_thread(&l->thread, accept_main, l, false);
-        }
-        if (!err)
                 nlisteners++;
-        if (err) {
-                snprintf(why, n,
-                         err == -EUSERS ? "there are %d listening sockets already: listen on fewer "
-                                          "addresses"
-                                        : "cannot make a thread (error %d)",
-                         err == -EUSERS ? LISTENERS_MAX : -err);
+        } else {
+                snprintf(why, n, "there are %d listening sockets already: listen on fewer addresses",
+                         LISTENERS_MAX);
                 if (path)
                         unlink(path->sun_path);
                 close(fd);
@@ -177,7 +135,7 @@ static int parse_address(const char *url, struct hostport *hp, char *why, size_t
 static int listen_one(const struct addrinfo *a, bool several, char *why, size_t n)
 {
         char host[64] = "?", port[16] = "?";
-        int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol), err = 0;
+        int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol), err = 0;
 
         if (fd >= 0) {
                 set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -254,7 +212,7 @@ static int listen_unix(const char *url, char *why, size_t n)
                          sizeof(a.sun_path) - 1);
                 return -ENAMETOOLONG;
         }
-        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         int err = fd < 0 ? -errno : bind_unix(fd, &a);
         if (err == -EADDRINUSE && stale_socket_remove(&a))
                 err = bind_unix(fd, &a);
@@ -279,21 +237,22 @@ static int listen_at(const char *url, char *why, size_t n)
         bool is_unix = strncmp(url, "nbd+unix:", 9) == 0;
         int err = nbd_exports_open(why, n);
 
+        if (!err && keyring_is_used())
+                err = nbd_tls_open(why, n);
         url = strstr(url, "://") + 3;
         if (err)
                 return err;
         return is_unix ? listen_unix(url, why, n) : listen_tcp(url, why, n);
 }
 
-/* Returns when no listener will call nbd_welcome() any more. */
+/* Returns when no connection is let in any more. */
 static void stop_listening(void)
 {
+        nbd_greet_end();
         for (unsigned i = 0; i < nlisteners; i++) {
                 struct listener *l = &listeners[i];
                 struct stat st;
 
-                shutdown(l->fd, SHUT_RDWR);     /* accept() returns */
-                pthread_join(l->thread, NULL);
                 close(l->fd);
                 if (l->path.sun_path[0] && stat(l->path.sun_path, &st) == 0 &&
                     st.st_dev == l->dev && st.st_ino == l->ino)

@@ -146,12 +146,5 @@ int nbd_lease_parse(const char *name, size_t len, struct nbd_lease_name *l)
                 ok = hex(&r, 16, &l->incarnation) && l->incarnation && skip(&r, '-') &&
                      ranges(&r, l);
         }
-        if (!ok || (r.len && !skip(&r, '-')))
-                return -EINVAL;
-        /* After the last dash, which is there also before an empty token. */
-        if (r.at > name && r.at[-1] == '-') {
-                l->token = r.at;
-                l->token_len = r.len;
-        }
-        return 0;
+        return ok && !r.len ? 0 : -EINVAL;
 }

@@ -32,8 +32,6 @@ struct nbd_lease_name {
         /* CUT: within the name; nbd_lease_range() takes from it */
         const char *ranges;
         size_t ranges_len;
-        const char *token;                      /* within the name; NULL: none */
-        size_t token_len;
 };
 /*
  *   lease-HEX-BYTES
@@ -41,7 +39,7 @@ struct nbd_lease_name {
  *   join-HEX-INCARNATION-MEMBER-LINK-GENERATION
  *   cut-HEX-INCARNATION-FIRST.LAST[,FIRST.LAST]...
  *
- * each with -TOKEN behind it or not.  INCARNATION has 16 hexadecimal digits, LINK counts from 1.
+ * INCARNATION has 16 hexadecimal digits, LINK counts from 1.
  * 0; -ENOENT: no name of a lease; -EINVAL: the name begins as that of a lease, but is none.
  */
 int nbd_lease_parse(const char *name, size_t len, struct nbd_lease_name *l);

@@ -37,6 +37,7 @@ enum nbd_option_reply {
 #define NBD_REP_ERR_UNSUP       0x80000001u     /* an option we do not know */
 #define NBD_REP_ERR_POLICY      0x80000002u     /* known, but not for you or not now */
 #define NBD_REP_ERR_INVALID     0x80000003u     /* makes no sense */
+#define NBD_REP_ERR_TLS_REQD    0x80000005u
 #define NBD_REP_ERR_UNKNOWN     0x80000006u     /* no such export */
 #define NBD_REP_ERR_SHUTDOWN    0x80000007u
 #define NBD_REP_ERR_TOO_BIG     0x80000009u

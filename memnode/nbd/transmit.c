@@ -19,7 +19,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 #include <time.h>
 #include "account.h"
@@ -32,7 +31,7 @@
 #define PAGE            4096ul
 /* zeroed ranges at least this long go back to the host where possible */
 #define RETURNED        (1u << 20)
-/* Zeroed between two checks whether memnode is to end.  256 connections at once: 1 GiB. */
+/* Zeroed between two looks whether memnode is to end, or the client has gone. */
 #define ZERO_STEP       (4u << 20)
 #define BATCH           64                      /* replies that leave together at most */
 /* more than this is sent at once: the client has enough to do */
@@ -70,25 +69,11 @@ struct conn {
 
 static int flush(struct conn *c)
 {
-        struct msghdr m = { .msg_iov = c->iov, .msg_iovlen = c->niov };
+        int err = c->queued ? nbd_wire_send(c->l->wire, c->iov, c->niov, NBD_FOREVER) : 0;
 
-        while (c->queued) {
-                ssize_t n = sendmsg(c->l->fd, &m, MSG_NOSIGNAL);
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0)
-                        return -errno;
-                c->queued -= (size_t)n;
-                while (m.msg_iovlen && (size_t)n >= m.msg_iov->iov_len) {
-                        n -= (ssize_t)m.msg_iov->iov_len;
-                        m.msg_iov++;
-                        m.msg_iovlen--;
-                }
-                if (n) {
-                        m.msg_iov->iov_base = (char *)m.msg_iov->iov_base + n;
-                        m.msg_iov->iov_len -= (size_t)n;
-                }
-        }
+        if (err)
+                return err;
+        c->queued = 0;
         c->niov = c->nheads = 0;
         if (c->reads | c->writes) {
                 account_count(c->l->e->account, c->reads, c->writes, c->read_bytes,
@@ -165,17 +150,6 @@ static uint64_t now_ns(void)
         return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static ssize_t receive_now(struct conn *c, struct iovec *iov, size_t n, int flags)
-{
-        struct msghdr m = { .msg_iov = iov, .msg_iovlen = n };
-        ssize_t got;
-
-        do
-                got = recvmsg(c->l->fd, &m, flags);
-        while (got < 0 && errno == EINTR);
-        return got < 0 ? -errno : got;
-}
-
 /*
  * One receive into up to two places: the number of bytes, or -errno; 0 at the end of the stream.
  * Before it sleeps it polls for twice the time that receives took lately, and yields the CPU to
@@ -185,14 +159,14 @@ static ssize_t receive_now(struct conn *c, struct iovec *iov, size_t n, int flag
 static ssize_t receive(struct conn *c, struct iovec *iov, size_t n)
 {
         uint64_t from = now_ns(), took = 0, look = 2 * c->wait_ns <= LOOK_NS ? 2 * c->wait_ns : 0;
-        ssize_t got = receive_now(c, iov, n, MSG_DONTWAIT);
+        ssize_t got = nbd_wire_receive(c->l->wire, iov, n, false);
 
         while (got == -EAGAIN && (took = now_ns() - from) < look) {
                 sched_yield();
-                got = receive_now(c, iov, n, MSG_DONTWAIT);
+                got = nbd_wire_receive(c->l->wire, iov, n, false);
         }
         if (got == -EAGAIN) {
-                got = receive_now(c, iov, n, 0);
+                got = nbd_wire_receive(c->l->wire, iov, n, true);
                 took = now_ns() - from;
         }
         if (took > 4 * LOOK_NS)                 /* one pause counts no more than this */
@@ -389,6 +363,8 @@ static int do_zero(struct conn *c, const struct nbd_request *r)
                 int err = check_cut(c);
                 if (err)
                         return err;
+                if (nbd_wire_is_gone(c->l->wire))       /* it would be work for nobody */
+                        return -EPIPE;
                 if (stopping(c))
                         return fail(c, r, NBD_ESHUTDOWN, "memnode is about to end");
                 size_t len = ZERO_STEP - (uintptr_t)at % ZERO_STEP;     /* to a border of pages */

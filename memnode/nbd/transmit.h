@@ -5,9 +5,10 @@
 #define MEMNODE_NBD_TRANSMIT_H
 
 #include "memnode/nbd/export.h"
+#include "memnode/nbd/wire.h"
 
 struct nbd_link {
-        int fd;
+        struct nbd_wire *wire;
         struct nbd_export *e;
         bool structured;
         /* the lease outlives memnode: when that ends, the connection breaks without a word */

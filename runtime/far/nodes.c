@@ -20,8 +20,8 @@ static const struct far_driver *const drivers[] = { &far_mem, &far_dax };
 /* Drivers with libraries behind them are loaded when a URL names them (far_module in the shared
  * object): a program without such a node starts without those libraries. */
 static const struct { const char *scheme, *file; } modules[] = {
-        { "rdma", "far-rdma.so" }, { "nbd", "far-nbd.so" }, { "nbd+unix", "far-nbd.so" },
-        { "file", "far-file.so" },
+        { "rdma", "far-rdma.so" }, { "nbd", "far-nbd.so" }, { "nbds", "far-nbd.so" },
+        { "nbd+unix", "far-nbd.so" }, { "file", "far-file.so" },
 };
 
 const struct node_option far_default_node = {
@@ -82,8 +82,8 @@ open:;
 }
 
 #define URLS                                                                                       \
-        "rdma://HOST, nbd://HOST, nbd+unix:///EXPORT?socket=PATH, file:PATH, dax:PATH or "         \
-        "mem:SIZE, as in mem:8G"
+        "rdma://HOST, nbd://HOST, nbds://HOST, nbd+unix:///EXPORT?socket=PATH, file:PATH, "        \
+        "dax:PATH or mem:SIZE, as in mem:8G"
 
 /* The driver of a scheme, and the module it is in; NULL with why. */
 static const struct far_driver *find_driver(const char *scheme, void **module, char why[FAR_WHY])

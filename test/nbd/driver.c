@@ -3,7 +3,7 @@
  * reads and prefetches, each read compared with what was written last, then everything once more.
  * At the end no descriptor may be left.
  *
- *   driver [--depth N] [--count N] [--seconds S] [--pages N] [--size BYTES] [--token-file F]
+ *   driver [--depth N] [--count N] [--seconds S] [--pages N] [--size BYTES] [--keys FILE --client NAME]
  *          [--timeout MS] [--connect-timeout MS] [--gap MS] [--open-only] [--unasked] [--runs]
  *          [--hand-back] [--downs N] [--stop PID] [--drain PID] [--family] URL
  *
@@ -43,6 +43,7 @@
 extern const struct far_driver *const far_module[];
 
 static struct nbd_settings settings = { .connect_timeout_ms = 5000, .timeout_ms = 10000 };
+static struct nbd_key key;
 static struct traffic traffic = { .count = 20000, .run = 1 };
 static unsigned depth = 64;
 static bool unasked, family, open_only;
@@ -54,6 +55,13 @@ static uint64_t pages = 4096, *latency, latencies;
 /* ---- vmrun's part ---- */
 
 struct nbd_settings nbd_settings(const struct far_node *n) { (void)n; return settings; }
+
+int nbd_settings_key(const struct far_node *n, struct nbd_key *k, char why[FAR_WHY])
+{
+        (void)n, (void)why;
+        *k = key;
+        return 0;
+}
 
 static void say(const char *fmt, va_list ap)
 {
@@ -246,13 +254,13 @@ static void parse(int argc, char **argv)
         static const struct option names[] = {
                 { "depth", 1, NULL, 'd' },   { "count", 1, NULL, 'c' },
                 { "seconds", 1, NULL, 's' }, { "pages", 1, NULL, 'p' },
-                { "size", 1, NULL, 'z' },    { "token-file", 1, NULL, 't' },
+                { "size", 1, NULL, 'z' },    { "keys", 1, NULL, 't' },
+                { "client", 1, NULL, 'n' },  { "family", 0, NULL, 'f' },
                 { "timeout", 1, NULL, 'T' }, { "connect-timeout", 1, NULL, 'C' },
                 { "gap", 1, NULL, 'g' },     { "open-only", 0, NULL, 'o' },
                 { "unasked", 0, NULL, 'u' }, { "hand-back", 0, NULL, 'h' },
                 { "downs", 1, NULL, 'D' },   { "stop", 1, NULL, 'S' },
                 { "drain", 1, NULL, 'l' },   { "runs", 0, NULL, 'r' },
-                { "family", 0, NULL, 'f' },
                 { NULL, 0, NULL, 0 }
         };
         for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1; ) {
@@ -263,7 +271,8 @@ static void parse(int argc, char **argv)
                 case 's': traffic.ms = 1000 * (unsigned)v; break;
                 case 'p': pages = v; break;
                 case 'z': settings.size = v; break;
-                case 't': settings.token_file = optarg; break;
+                case 't': snprintf(key.file, sizeof(key.file), "%s", optarg); break;
+                case 'n': snprintf(key.client, sizeof(key.client), "%s", optarg); break;
                 case 'T': settings.timeout_ms = (unsigned)v; break;
                 case 'C': settings.connect_timeout_ms = (unsigned)v; break;
                 case 'g': traffic.gap_ms = (unsigned)v; break;
@@ -278,6 +287,7 @@ static void parse(int argc, char **argv)
                 default: exit(2);
                 }
         }
+        settings.tls = *key.file;
         if (optind + 1 != argc || !depth)
                 die_(2, "give one URL");
 }

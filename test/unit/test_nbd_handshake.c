@@ -116,7 +116,7 @@ static size_t feed(size_t piece)
         size_t taken = 0;
 
         nout = cursor = 0;
-        nbd_handshake_start(&h, &ops, NULL);
+        nbd_handshake_start(&h, &ops, NULL, NBD_DOOR_OPEN, false);
         while (taken < nin && h.end == NBD_HS_GOING) {
                 size_t n = piece < nin - taken ? piece : nin - taken,
                        got = nbd_handshake_input(&h, in + taken, n);

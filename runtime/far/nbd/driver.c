@@ -1,6 +1,6 @@
 /*
- * nbd://HOST[:PORT][/EXPORT] and nbd+unix:///[EXPORT]?socket=PATH: far memory on an NBD server,
- * through libnbd.
+ * nbd://HOST[:PORT][/EXPORT], nbds:// with TLS and a key, and nbd+unix:///[EXPORT]?socket=PATH: far
+ * memory on an NBD server, through libnbd.
  *
  * Without EXPORT the server is memnode, and is asked for a lease: an export that no other client
  * knows.  Its size is that of the option size=. With EXPORT the server may be any, and the whole
@@ -123,13 +123,7 @@ static int prepare(struct nbd_node *d, char why[FAR_WHY])
                 return -EIO;
         }
         if (d->lease)
-                return nbd_lease_prepare(d, why);
-        if (d->set.token_file) {
-                snprintf(why, FAR_WHY,
-                         "token-file= is for leases of memnode: leave it out, or the name of the "
-                         "export");
-                return -EINVAL;
-        }
+                return 0;
         d->export = strdup(d->target.export);
         if (!d->export)
                 snprintf(why, FAR_WHY, "out of memory: free some on this host");
@@ -365,15 +359,19 @@ static int nbd_attach(struct far_node *n, char *base, size_t len, char why[FAR_W
         return n->hands_back ? join(d, why) : 0;
 }
 
-#define NBD_DRIVER(name)                                                                           \
+/* A key is read from a file by its name. */
+#define NBD_DRIVER(name, with_key)                                                                 \
         {                                                                                          \
-                .scheme = name, .kind = SLAB_REMOTE, .open = nbd_open, .lease = nbd_lease,         \
+                .scheme = name, .own_rights = with_key,                                            \
+                .kind = SLAB_REMOTE, .open = nbd_open, .lease = nbd_lease,         \
                 .close = nbd_node_close, .describe = nbd_describe, .keep = nbd_keep,               \
                 .attach = nbd_attach, .forked = nbd_forked, .post = nbd_post, .use = nbd_use,      \
                 .poll = nbd_poll_node, .arm = nbd_arm, .cut = nbd_lease_cut, .sum = far_sum,       \
                 .answer = nbd_answer,                                                              \
         }
-static const struct far_driver far_nbd = NBD_DRIVER("nbd"), far_nbd_unix = NBD_DRIVER("nbd+unix");
+static const struct far_driver far_nbd = NBD_DRIVER("nbd", false),
+                               far_nbds = NBD_DRIVER("nbds", true),
+                               far_nbd_unix = NBD_DRIVER("nbd+unix", false);
 
 extern const struct far_driver *const far_module[];
-const struct far_driver *const far_module[] = { &far_nbd, &far_nbd_unix, NULL };
+const struct far_driver *const far_module[] = { &far_nbd, &far_nbds, &far_nbd_unix, NULL };

@@ -11,17 +11,6 @@
 #include <sys/random.h>
 #include "far/nbd/lease.h"
 
-int nbd_lease_prepare(struct nbd_node *d, char why[FAR_WHY])
-{
-        char text[FAR_WHY - 116];
-        const char *file = d->set.token_file;
-        int err = file ? token_read(file, d->given.token, text, sizeof(text)) : 0;
-
-        if (err)
-                snprintf(why, FAR_WHY, "token file %.100s: %s", file, text);
-        return err;
-}
-
 int nbd_lease_draw(char hex[33])
 {
         unsigned char secret[16];
@@ -48,9 +37,9 @@ int nbd_lease_ask(struct nbd_link *l, char name[NBD_NAME])
                 return -EIO;
         snprintf(what, sizeof(what), g->incarnation ? "%016" PRIx64 : "%" PRIu64,
                  g->incarnation ? g->incarnation : d->asked);
-        snprintf(name, NBD_NAME, "%s-%s-%s-%" PRIu64 "-%u-%u%s%s",
+        snprintf(name, NBD_NAME, "%s-%s-%s-%" PRIu64 "-%u-%u",
                  g->incarnation ? "join" : "create", g->secret, what, d->far->member,
-                 (unsigned)(l - d->link) + 1, ++l->generation, *g->token ? "-" : "", g->token);
+                 (unsigned)(l - d->link) + 1, ++l->generation);
         return 0;
 }
 

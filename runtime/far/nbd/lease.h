@@ -6,8 +6,6 @@
 
 #include "far/nbd/nbd.h"
 
-/* Reads the token.  0, or -errno with why. */
-int nbd_lease_prepare(struct nbd_node *d, char why[FAR_WHY]);
 /* Digits that cannot be guessed.  0 or -EIO. */
 int nbd_lease_draw(char hex[33]);
 /* The name by which link l asks for its export; each time another.  0 or -errno. */

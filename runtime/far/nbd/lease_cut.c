@@ -15,13 +15,12 @@ static unsigned cut_name(const struct nbd_lease *g, const struct far_range *dead
                          char name[NBD_NAME])
 {
         int n = snprintf(name, NBD_NAME, "cut-%s-%016" PRIx64 "-", g->secret, g->incarnation);
-        size_t at = (size_t)n, room = NBD_NAME - strlen(g->token) - 64;
+        size_t at = (size_t)n, room = NBD_NAME - 64;
         unsigned i = 0;
 
         for (; i < count && at < room; i++)
                 at += (size_t)sprintf(name + at, "%s%" PRIu64 ".%" PRIu64, i ? "," : "",
                                       dead[i].first, dead[i].last);
-        sprintf(name + at, "%s%s", *g->token ? "-" : "", g->token);
         return i;
 }
 

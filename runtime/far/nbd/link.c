@@ -26,6 +26,7 @@
 #include "far/nbd/export.h"
 #include "far/nbd/lease.h"
 #include "far/nbd/link.h"
+#include "far/nbd/settings.h"
 
 uint64_t nbd_clock(struct nbd_node *d)
 {
@@ -223,8 +224,23 @@ static struct nbd_handle *create_silently(void)
         return h;
 }
 
+/* TLS by our key alone: a server without it is none of ours. */
+static int set_tls(struct nbd_link *l, char why[FAR_WHY])
+{
+        struct nbd_key k;
+
+        if (!l->node->set.tls)
+                return nbd_set_tls(l->h, LIBNBD_TLS_DISABLE);
+        if (nbd_settings_key(l->node->far, &k, why) != 0)
+                return -1;
+        return nbd_set_tls(l->h, LIBNBD_TLS_REQUIRE) | nbd_set_tls_username(l->h, k.client) |
+               nbd_set_tls_psk_file(l->h, k.file);
+}
+
 static void link_greet(struct nbd_link *l)
 {
+        char why[FAR_WHY];
+
         l->h = create_silently();
         if (!l->h) {
                 nbd_link_fail(l, -ENOMEM, "libnbd: %.150s: free some memory on this host",
@@ -234,7 +250,7 @@ static void link_greet(struct nbd_link *l)
         nbd_debug_callback cb = { .callback = hear, .user_data = l };
         bool set = nbd_set_debug_callback(l->h, cb) == 0 && nbd_set_debug(l->h, true) == 0 &&
                    nbd_set_opt_mode(l->h, true) == 0 &&
-                   nbd_set_tls(l->h, LIBNBD_TLS_DISABLE) == 0 &&
+                   set_tls(l, why) == 0 &&
                    nbd_set_full_info(l->h, true) == 0 &&        /* a lease's incarnation */
                    /* Simple replies carry whole pages.  They are shorter, and no reply can leave
                     * part of a page unwritten. */
@@ -317,8 +333,8 @@ static void explain_refusal(struct nbd_link *l)
 
         if (strstr(nbd_says(), "TLS"))
                 nbd_link_fail(l, -ENOTSUP,
-                              "the server wants TLS, which vmrun does not speak: serve the export "
-                              "without it, on a trusted network");
+                              "the server wants TLS: give nbds:// in place of nbd://, and a key of "
+                              "the server's with keys=FILE");
         else if (l->answer == ESHUTDOWN)
                 nbd_link_fail(l, -ESHUTDOWN, "the server is about to end: start it again");
         else if (d->given.incarnation && l->answer == ENOENT)
@@ -337,7 +353,7 @@ static void explain_refusal(struct nbd_link *l)
         else if (d->lease)
                 nbd_link_fail(l, -ENOSPC,
                               "the server refuses a lease of %s (%.120s): ask for less, as in "
-                              "?size=1G, or check token-file=",
+                              "?size=1G",
                               size_text(d->asked, size), l->words);
         else if (l->answer == ENOENT)
                 nbd_link_fail(l, -ENOENT,
@@ -488,9 +504,35 @@ static void end_probing(struct nbd_link *l)
                 begin_choosing(l);
 }
 
+/* memnode closes newcomers when too many come at once: that is no reason to give up yet. */
+#define SHOWN_OUT 5
+
+static void explain_tls(struct nbd_link *l, const char *says)
+{
+        bool no_key = strstr(says, "alert") != NULL;
+
+        if (!no_key && ++l->shown_out < SHOWN_OUT)
+                nbd_link_fail(l, -EAGAIN, "%s closes the connection before TLS is up (%.100s)",
+                              l->node->target.name, says);
+        else if (no_key)
+                nbd_link_fail(l, -EACCES,
+                              "%s does not take our key: let keys= name a file with a line that "
+                              "the server has too (memnode --keys)", l->node->target.name);
+        else
+                nbd_link_fail(l, -EPROTO,
+                              "TLS with %s fails (%.100s): let keys= name a file with a line that "
+                              "the server has too, start memnode with --keys, or check the port",
+                              l->node->target.name, says);
+}
+
 static void explain_end(struct nbd_link *l)
 {
-        if (l->state == LINK_GREETING)
+        if (l->state == LINK_GREETING && l->node->set.tls)
+                explain_tls(l, nbd_aio_is_dead(l->h) ? nbd_says() : "it closed the connection");
+        else if (l->state == LINK_GREETING && !nbd_aio_is_dead(l->h) &&
+                 ++l->shown_out < SHOWN_OUT)
+                nbd_link_fail(l, -EAGAIN, "%s closed the connection", l->node->target.name);
+        else if (l->state == LINK_GREETING)
                 nbd_link_fail(l, -EPROTO,
                               "%s does not answer as an NBD server does (%.100s): check the port "
                               "and what listens there",
@@ -506,9 +548,15 @@ static void explain_end(struct nbd_link *l)
 static void step_libnbd(struct nbd_link *l)
 {
         struct nbd_node *d = l->node;
+        /* libnbd opens the file of the key, which has a low number for a moment. */
+        bool opens = d->set.tls && l->state == LINK_GREETING, held = opens && privfd_making();
 
         pump(l);
+        if (opens)
+                privfd_made(held);
         bool negotiating = nbd_aio_is_negotiating(l->h), over = l->answer != NBD_WAITING;
+        if (negotiating)
+                l->shown_out = 0;
         if (nbd_aio_is_dead(l->h) || nbd_aio_is_closed(l->h))
                 explain_end(l);
         else if (l->state == LINK_GREETING && negotiating)

@@ -1,5 +1,5 @@
 /*
- * nbd:// and nbd+unix://: limits and types that the parts of the driver share.
+ * nbd://, nbds:// and nbd+unix://: limits and types that the parts of the driver share.
  *
  *   driver.c     the driver's functions: open, lease, close, poll, arm
  *   data.c       transfers
@@ -26,8 +26,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include "common/hostport.h"
-#include "common/token.h"
 #include "far/node.h"
+#include "nodeproto.h"
 
 /* one each for FAR_READ, FAR_PREFETCH and FAR_WRITE, if the server can share an export */
 #define NBD_LINKS     3
@@ -62,7 +62,7 @@
 /* The user's settings for a node. */
 struct nbd_settings {
         uint64_t size;                  /* bytes; 0: not said */
-        const char *token_file;         /* NULL: none */
+        bool tls;                       /* with a key: nbd_settings_key() */
         unsigned connect_timeout_ms, timeout_ms;
 };
 
@@ -88,7 +88,6 @@ struct nbd_target {
 /* A process tree's lease. */
 struct nbd_lease {
         char secret[33];                /* hexadecimal digits; until it is made, new at each try */
-        char token[NODE_TOKEN_MAX + 1];
         uint64_t incarnation;           /* 0: it is not made yet */
 };
 #define NBD_NAME 4096                   /* of an export, with its NUL: the protocol's limit */
@@ -129,6 +128,7 @@ struct nbd_link {
         uint64_t trouble;
         int err;                        /* why the last attempt failed, -errno */
         unsigned refused;               /* attempts in a row that found no listener */
+        unsigned shown_out;             /* and that were closed without a word */
         char why[FAR_WHY];
         char words[128];                /* the text of a refusal: the server's own, else libnbd's */
         int answer;                     /* of the step under way: WAITING, 0 or an errno */

@@ -1,0 +1,19 @@
+/*
+ * Newcomers: connections that have not said yet what they want, or not proved who they are.  One
+ * thread for all of them, so that they cost little whoever they are.
+ */
+#ifndef MEMNODE_NBD_GREET_H
+#define MEMNODE_NBD_GREET_H
+
+#include <stddef.h>
+
+#define NBD_NEWCOMERS   64              /* at one time; then the oldest of the busiest origin goes */
+#define NBD_NEWCOMERS_ORIGIN 8          /* of one origin, once half of the places are taken */
+#define NBD_NEWCOMER_MS 3000            /* each has so long */
+
+/* Accepts on these sockets, n of them, which do not block and stay the caller's.  0 or -errno. */
+int nbd_greet(const int *sockets, unsigned n);
+/* Accepts nothing more, and closes the newcomers.  Returns when nbd_serve() is called no more. */
+void nbd_greet_end(void);
+
+#endif
