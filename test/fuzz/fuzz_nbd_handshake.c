@@ -3,9 +3,9 @@
  * by make.
  *
  * Threat model. An attacker who can connect to memnode's NBD port controls every byte of the
- * handshake, and how the bytes are cut into receives. Nothing is authenticated before: the token is
- * part of a lease's name, so the handshake checks it. All clients share memnode's machine. What
- * must hold:
+ * handshake, and how the bytes are cut into receives. With keys, options are for those that TLS has
+ * let in: STARTTLS is the only way there. All clients share memnode's machine. What must hold:
+ *   - nobody attaches to an export, or looks for one, before TLS where TLS is required;
  *   - no read or write outside the handshake's own memory (the sanitizers see to it; input and
  *     names are copied to exact sizes);
  *   - bounded memory and bounded work: one answer for one option, and no byte taken after the end;
@@ -16,8 +16,8 @@
  *   - everything sent is a well-formed answer, so that a malicious client cannot make memnode say
  *     something to fool others.
  * Out of scope: the contents of exports, the commands (test/nbd/cases.py throws garbage at them),
- * denial of service by connecting often (bounded in serve.c by number and time), and reading
- * along on the network, for which NBD has TLS and memnode has not.
+ * denial of service by connecting often (bounded in greet.c by number and time), and TLS itself,
+ * which is GnuTLS's.
  *
  * The first byte of an input is the seed of its cuts, and says whether sending fails somewhere; the
  * rest is what the client sends.
@@ -35,6 +35,9 @@ struct world {
         uint8_t *out;
         size_t nout, room, fail_after;
         unsigned attached, detached;
+        enum nbd_door door;
+        bool tls, secured;              /* it is offered; it has begun */
+        unsigned options;               /* before it began */
 };
 
 /* Copies the name, so that the address sanitizer knows its end, and reads it. */
@@ -51,8 +54,7 @@ static uint32_t find(const char *name, size_t len, uint64_t *size, const char **
         bool whose = l.verb == NBD_CREATE || l.verb == NBD_JOIN;
         if (!err && ((sized && (l.size == 0 || l.size % 4096)) ||
                      (whose && (!l.who.member || !l.who.generation ||
-                                l.who.link >= MEMBER_LINKS)) ||
-                     (l.token && l.token + l.token_len != copy + len)))
+                                l.who.link >= MEMBER_LINKS))))
                 FAIL("not the name of a lease, but taken for one");
         uint64_t first, last;
         unsigned ranges = 0;
@@ -77,13 +79,17 @@ static uint32_t on_attach(void *ctx, const char *name, size_t len, uint64_t *siz
 {
         struct world *w = ctx;
         uint32_t error = find(name, len, size, text);
+        if (w->door == NBD_DOOR_TLS && !w->secured)
+                FAIL("a stranger comes in");
         w->attached += !error;
         return error;
 }
 
 static uint32_t on_look(void *ctx, const char *name, size_t len, uint64_t *size, const char **text)
 {
-        (void)ctx;
+        const struct world *w = ctx;
+        if (w->door == NBD_DOOR_TLS && !w->secured)
+                FAIL("a stranger looks in");
         return find(name, len, size, text);
 }
 
@@ -116,7 +122,7 @@ static size_t play(struct world *w, struct nbd_handshake *h, const uint8_t *in, 
         size_t taken = 0;
         unsigned seed = cuts;
 
-        nbd_handshake_start(h, &ops, w);
+        nbd_handshake_start(h, &ops, w, w->door, w->tls);
         while (taken < n && h->end == NBD_HS_GOING) {
                 seed = seed * 1103515245u + 12345u;
                 size_t part = cuts == 0 ? n : cuts == 1 ? 1 : 1 + (seed >> 16) % 64;
@@ -131,6 +137,18 @@ static size_t play(struct world *w, struct nbd_handshake *h, const uint8_t *in, 
                 if (got > part || (got < part && h->end == NBD_HS_GOING))
                         FAIL("it took more or less than there was");
                 taken += got;
+                if (h->end == NBD_HS_OPTION) {
+                        if (w->door != NBD_DOOR_STOP)
+                                FAIL("it stops at an open door");
+                        nbd_handshake_go_on(h);
+                }
+                if (h->end == NBD_HS_TLS) {
+                        if (!w->tls || w->secured)
+                                FAIL("TLS where there is none, or twice");
+                        w->secured = true;
+                        w->options = h->options;
+                        nbd_handshake_secured(h);
+                }
         }
         if (h->end != NBD_HS_GOING && nbd_handshake_input(h, in, n) != 0)
                 FAIL("it took bytes after the end");
@@ -161,7 +179,7 @@ static void well_formed(const struct world *w, const struct nbd_handshake *h)
         if (at != w->nout &&
             !(h->end == NBD_HS_ATTACHED && (w->nout - at == 10 || w->nout - at == 134)))
                 FAIL("what was sent is no answer");
-        if (replies > 4u * h->options)
+        if (replies > 4u * (w->options + h->options))
                 FAIL("more answers than questions");
 }
 
@@ -174,13 +192,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (size < 1)
                 return 0;
         size_t fail_after = data[0] & 0x80 ? (size_t)(data[0] & 0x7f) * 4 : SIZE_MAX;
-        struct world w1 = { .fail_after = fail_after };
-        size_t taken = play(&w1, &first, data + 1, size - 1, 0);
+        const enum nbd_door door = data[size - 1] % 3;
+        const bool tls = door == NBD_DOOR_TLS || data[size - 1] & 0x40;
+        struct world w1 = { .fail_after = fail_after, .door = door, .tls = tls };
+        /* What follows STARTTLS in one receive ends the handshake, so there cuts matter. */
+        size_t taken = play(&w1, &first, data + 1, size - 1, tls);
         if (fail_after == SIZE_MAX)
                 well_formed(&w1, &first);
         for (unsigned cuts = 1; cuts <= 2; cuts++) {
-                struct world w = { .fail_after = fail_after };
+                struct world w = { .fail_after = fail_after, .door = door, .tls = tls };
                 size_t n = play(&w, &h, data + 1, size - 1, cuts == 1 ? 1 : 2u + data[0]);
+                if (tls && cuts > 1) {
+                        free(w.out);
+                        continue;
+                }
                 if (n != taken || h.end != first.end || h.structured != first.structured ||
                     w.nout != w1.nout || (w.nout && memcmp(w.out, w1.out, w.nout) != 0))
                         FAIL("the cuts make a difference");

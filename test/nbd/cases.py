@@ -302,9 +302,6 @@ def many(at, limit):
     clients.append(join(at, incarnation, 3, 1, 1))
     expect(POLICY, client, at, "disk")
     silent = [Client(at).greet() for _ in range(32)]
-    for _ in range(3):
-        with Client(at) as c:
-            ended(c)
     assert clients[-1].call(FLUSH) == 0
     for c in clients + silent:
         c.s.close()
@@ -314,6 +311,35 @@ def many(at, limit):
         except (Closed, Refused):           # their threads have not left yet
             time.sleep(0.1)
     served(at)
+
+
+# --- keys ---
+
+def before_tls(at):
+    """A client without TLS is told that TLS is wanted, and nothing else."""
+    for option in INFO, GO:
+        with Client(at).greet() as c:
+            expect(TLS_REQD, c.go, "disk", option)
+            expect(TLS_REQD, c.go, "none", option)
+            expect(TLS_REQD, c.go, f"lease-{'0' * 32}-4096", option)
+    with Client(at).greet() as c:
+        expect(TLS_REQD, c.list)
+        expect(TLS_REQD, c.ask_structured)
+    with Client(at).greet() as c:
+        c.option(EXPORT_NAME, b"disk")
+        ended(c)
+
+
+def words_behind_starttls(at):
+    """What comes in one piece with STARTTLS may be another's words: the connection ends."""
+    with Client(at).greet() as c:
+        c.send(struct.pack(">QII", IHAVEOPT, STARTTLS, 0)
+               + struct.pack(">QII", IHAVEOPT, LIST, 0))
+        try:
+            assert c.answers(STARTTLS) == []
+        except Closed:
+            return
+        ended(c)
 
 
 # --- the end ---

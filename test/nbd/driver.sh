@@ -153,8 +153,6 @@ refused 'bad escape' 'two hexadecimal digits' nbd://127.0.0.1/%zz
 refused 'option that is none' 'is not understood' 'nbd://127.0.0.1/x?colour=red'
 refused 'socket path that is too long' 'longer than' "nbd+unix:///x?socket=/$(printf '%0120d' 0)"
 refused 'one slash' 'two slashes' nbd:/x
-refused 'token file that is not there' 'token file' --token-file "$WORK/nothing" \
-    --size 67108864 nbd://127.0.0.1
 
 # ---- nbdkit ----
 
@@ -177,7 +175,16 @@ else
     fi
     refused 'a lease of a server that is no memnode' 'no memnode' --size 67108864 \
         "nbd+unix:///?socket=$S"
-    refused 'a token for an export' 'token-file=' --token-file /dev/null "$unix_url"
+
+    printf 'alice:%032x\n' 1 >"$WORK/nbdkit.keys"
+    port=$((20000 + RANDOM % 10000))
+    rm -f "$WORK/kit.pid"
+    nbdkit --foreground --pidfile "$WORK/kit.pid" --ipaddr 127.0.0.1 --port $port --tls=require \
+        --tls-psk="$WORK/nbdkit.keys" memory 64M >"$WORK/server.out" 2>&1 &
+    servers="$servers $!"
+    wait_for test -s "$WORK/kit.pid"
+    good 'nbdkit, with TLS' --keys "$WORK/nbdkit.keys" --client alice "nbds://127.0.0.1:$port/x"
+    refused 'nbdkit, which wants TLS' 'give nbds://' "nbd://127.0.0.1:$port/x"
 
     in_background --seconds 8 --gap 50 "$unix_url"
     refused 'an export that is in use' 'a vmrun on this host uses this export' "$unix_url"
@@ -429,8 +436,6 @@ stop_servers
 if [ ! -x "$memnode" ] || ! "$memnode" --help 2>/dev/null | grep nbd >/dev/null; then
     skip 'memnode' 'memnode is not built here, or without NBD'
 else
-    token=$WORK/token
-    echo 'sesame' >"$token"
     # Leases that were used stay for the grace time: there is room for all of them.
     serve "$S" "$memnode" --size 512M --max-per-client 128M --hugepages none \
         --listen "nbd+unix://$S"
@@ -503,11 +508,29 @@ else
         ok 'and ends when it was'
     fi
     stop_servers
-    serve "$S" "$memnode" --size 192M --hugepages none --token-file "$token" \
-        --listen "nbd+unix://$S"
-    good 'memnode, with its token' --size $((16 << 20)) --token-file "$token" \
-        "nbd+unix:///?socket=$S"
-    refused 'memnode, without its token' 'token' --size $((16 << 20)) "nbd+unix:///?socket=$S"
+    keys=$WORK/keys
+    printf 'alice:%032x\nbob:%032x\n' 1 2 >"$keys"
+    printf 'alice:%032x\n' 3 >"$keys.wrong"
+    chmod 600 "$keys" "$keys.wrong"
+    port=$((20000 + RANDOM % 10000))
+    serve "$S" "$memnode" --size 192M --hugepages none --keys "$keys" \
+        --listen "nbd+unix://$S" --listen "nbd://127.0.0.1:$port"
+    tls=nbds://127.0.0.1:$port
+    good 'memnode, with a key' --size $((16 << 20)) --keys "$keys" --client alice "$tls"
+    good 'memnode, with a key: a forked child and the next program' --size $((16 << 20)) \
+        --keys "$keys" --client bob --count 1000 --family "$tls"
+    good 'memnode, a key is not needed here' --size $((16 << 20)) "nbd+unix:///?socket=$S"
+    refused 'memnode, without a key' 'give nbds://' --size $((16 << 20)) "nbd${tls#nbds}"
+    refused 'memnode, with a wrong key' 'does not take our key' --size $((16 << 20)) \
+        --keys "$keys.wrong" --client alice "$tls"
+    printf 'carol:%032x\n' 1 >"$keys.wrong"
+    refused 'memnode, with a name that it has not' 'does not take our key' --size $((16 << 20)) \
+        --keys "$keys.wrong" --client carol "$tls"
+    stop_servers
+    serve "$S" "$memnode" --size 64M --hugepages none --listen "nbd+unix://$S" \
+        --listen "nbd://127.0.0.1:$port"
+    refused 'memnode, that has no keys' 'TLS with' --size $((16 << 20)) --keys "$keys" \
+        --client alice "$tls"
     stop_servers
 fi
 

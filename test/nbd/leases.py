@@ -88,14 +88,13 @@ def copied(at, data, back, uri):
     assert open(data, "rb").read() == open(back, "rb").read(), "the copies differ"
 
 
-def guess(at, secret=""):
-    """A client that knows how leases are called, and the token, finds no other's.
+def guess(at):
+    """A client that knows how leases are called finds no other's.
 
     Not in the list, nor by names that are almost it.
     """
-    end = f"-{secret}" if secret else ""
     digits = "0123456789abcdef" * 2
-    mine = f"lease-{digits}-{MIB}{end}"
+    mine = f"lease-{digits}-{MIB}"
     with client(at, mine) as owner:
         owner.write(0, b"mine" * (MIB // 4))
         with Client(at).greet() as c:
@@ -104,18 +103,18 @@ def guess(at, secret=""):
             # and it is empty.
             for i in (0, 1, 15, 16, 31):
                 other = digits[:i] + ("f" if digits[i] != "f" else "0") + digits[i + 1:]
-                assert c.go(f"lease-{other}-{MIB}{end}", INFO) == MIB
+                assert c.go(f"lease-{other}-{MIB}", INFO) == MIB
             for bad in (digits[:31], digits + "0", digits.upper(), digits[:31] + "*",
                         digits[:31] + "?", digits[:31] + "\0", " " * 32, ""):
-                expect(INVALID, c.go, f"lease-{bad}-{MIB}{end}")
-                expect(INVALID, c.go, f"lease-{bad}-{MIB}{end}", INFO)
-            for name in (digits, f"{digits}-{MIB}", f"LEASE-{digits}-{MIB}{end}", f"/{mine}",
+                expect(INVALID, c.go, f"lease-{bad}-{MIB}")
+                expect(INVALID, c.go, f"lease-{bad}-{MIB}", INFO)
+            for name in (digits, f"{digits}-{MIB}", f"LEASE-{digits}-{MIB}", f"/{mine}",
                          f"disk/{mine}", f"../{mine}", "*", "lease"):
                 expect(UNKNOWN, c.go, name)
                 expect(UNKNOWN, c.go, name, INFO)
             assert c.list() == ["disk"]
         for other in ("1" + digits[1:], digits[:31] + "e", "0" * 32):
-            with client(at, f"lease-{other}-{MIB}{end}") as stranger:
+            with client(at, f"lease-{other}-{MIB}") as stranger:
                 assert stranger.read(0, MIB) == b"\0" * MIB, "another's bytes"
                 stranger.write(0, b"evil" * (MIB // 4))
         assert owner.read(0, MIB) == b"mine" * (MIB // 4), "another's writes"
@@ -134,17 +133,6 @@ def too_much(at):
     """More than one client may have, and more than there is."""
     with Client(at).greet() as c:
         assert "one client" in expect(POLICY, c.go, lease("1", 101 * MIB))
-
-
-def token(at, secret):
-    with Client(at).greet() as c:
-        expect(POLICY, c.go, lease("1", MIB))
-        expect(POLICY, c.go, lease("1", MIB) + "-")
-        expect(POLICY, c.go, lease("1", MIB) + "-" + secret[:-1])
-        expect(POLICY, c.go, lease("1", MIB) + "-" + secret + "x")
-        expect(POLICY, c.go, lease("1", MIB) + "-" + secret[:-1] + "#", INFO)
-        assert c.go(lease("1", MIB) + "-" + secret) == MIB
-        assert c.read(0, 4096) == b"\0" * 4096
 
 
 SECRET = secrets.token_hex(16)

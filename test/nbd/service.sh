@@ -107,8 +107,14 @@ refused_settings() {
     refused "a key that is unknown, with file and line" \
         "$WORK/bad:3: limit: there is no such setting" --listen "$here" --config "$WORK/bad"
     refused "a mode that is none" "not the mode of a socket" --listen "$here" --socket-mode rw
-    refused "a token file that is empty" "its first line is the token" --listen "$here" \
-        --token-file /dev/null
+    refused "a file of keys that is empty" "it has no key: make one" --listen "$here" \
+        --keys /dev/null
+    printf 'a:00112233445566778899aabbccddeeff\nb:0011\n' >"$WORK/bad"
+    refused "a key that is short, with its line" "line 2: the key must have 32 to 128" \
+        --listen "$here" --keys "$WORK/bad"
+    printf '[memnode]\nsize = 1M\n[client a]\nquota = 1M\n' >"$WORK/bad"
+    refused "limits of a client without keys" "give --keys FILE" --listen "$here" \
+        --config "$WORK/bad"
     # More huge pages than there are; the lock is that of test/system/mappings.sh.
     local pool=/sys/kernel/mm/hugepages/hugepages-2048kB free
     exec {pool_lock}<$pool && flock "$pool_lock"

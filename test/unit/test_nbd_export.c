@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "memnode/account.h"
+#include "memnode/admission/party.h"
 #include "memnode/memnode.h"
 #include "memnode/nbd/export.h"
 #include "memnode/nbd/name.h"
@@ -69,6 +70,9 @@ int account_take(struct account *a, uint64_t bytes, char **at)
         return 0;
 }
 
+static bool crowds;                     /* what party_crowded() says of a new lease */
+bool party_crowded(struct party *p, bool fresh) { (void)p; return fresh && crowds; }
+
 static unsigned open_accounts(void)
 {
         pthread_mutex_lock(&account_lock);
@@ -92,7 +96,7 @@ static _Thread_local struct nbd_who who; /* of this thread's last attach() */
 static uint32_t attach(const char *name, struct nbd_export **e)
 {
         const char *text = NULL;
-        uint32_t error = nbd_export_attach(name, strlen(name), e, &who, &text);
+        uint32_t error = nbd_export_attach(name, strlen(name), NULL, e, &who, &text);
         if (error)
                 assert_true(text && *text);
         return error;
@@ -130,7 +134,6 @@ static int close_exports(void **state)
         (void)state;
         take_error = 0;
         take_ms = 0;
-        opt.have_token = false;
         wait_accounts(0);
         nbd_exports_close();
         return 0;
@@ -141,34 +144,34 @@ static int close_exports(void **state)
 static void names(void **state)
 {
         (void)state;
-        static const struct { const char *name; int ret; uint64_t size; const char *token;
+        static const struct { const char *name; int ret; uint64_t size;
         } t[] = {
-                { "", -ENOENT, 0, NULL },
-                { "disk", -ENOENT, 0, NULL },
-                { "lease", -ENOENT, 0, NULL },
-                { "Lease-" HEX "-4096", -ENOENT, 0, NULL },
-                { "lease-", -EINVAL, 0, NULL },
-                { "lease-" HEX, -EINVAL, 0, NULL },
-                { "lease-" HEX "-", -EINVAL, 0, NULL },
-                { "lease-" HEX "4096", -EINVAL, 0, NULL },
-                { "lease-" HEX "-0", -EINVAL, 0, NULL },
-                { "lease-" HEX "-4095", -EINVAL, 0, NULL },
-                { "lease-" HEX "-04096", -EINVAL, 0, NULL },
-                { "lease-" HEX "-+4096", -EINVAL, 0, NULL },
-                { "lease-" HEX "-4096 ", -EINVAL, 0, NULL },
-                { "lease-" HEX "--4096", -EINVAL, 0, NULL },
-                { "lease-" HEX "-0x1000", -EINVAL, 0, NULL },
-                { "lease-" HEX "-4K", -EINVAL, 0, NULL },
-                { "lease-" HEX "-18446744073709551616", -EINVAL, 0, NULL },
-                { "lease-" HEX "-184467440737095516160", -EINVAL, 0, NULL },
-                { "lease-0011223344556677889-aabbccddeeff0-4096", -EINVAL, 0, NULL },
-                { "lease-00112233445566778899AABBCCDDEEFF-4096", -EINVAL, 0, NULL },
-                { "lease-" HEX "f-4096", -EINVAL, 0, NULL },
-                { "lease-" HEX "-4096", 0, 4096, NULL },
-                { "lease-" HEX "-4096-", 0, 4096, "" },
-                { "lease-" HEX "-1099511627776-secret-with-dashes", 0, 1ull << 40,
-                  "secret-with-dashes" },
-                { "lease-" HEX "-18446744073709547520", 0, 18446744073709547520ull, NULL },
+                { "", -ENOENT, 0 },
+                { "disk", -ENOENT, 0 },
+                { "lease", -ENOENT, 0 },
+                { "Lease-" HEX "-4096", -ENOENT, 0 },
+                { "lease-", -EINVAL, 0 },
+                { "lease-" HEX, -EINVAL, 0 },
+                { "lease-" HEX "-", -EINVAL, 0 },
+                { "lease-" HEX "4096", -EINVAL, 0 },
+                { "lease-" HEX "-0", -EINVAL, 0 },
+                { "lease-" HEX "-4095", -EINVAL, 0 },
+                { "lease-" HEX "-04096", -EINVAL, 0 },
+                { "lease-" HEX "-+4096", -EINVAL, 0 },
+                { "lease-" HEX "-4096 ", -EINVAL, 0 },
+                { "lease-" HEX "--4096", -EINVAL, 0 },
+                { "lease-" HEX "-0x1000", -EINVAL, 0 },
+                { "lease-" HEX "-4K", -EINVAL, 0 },
+                { "lease-" HEX "-18446744073709551616", -EINVAL, 0 },
+                { "lease-" HEX "-184467440737095516160", -EINVAL, 0 },
+                { "lease-0011223344556677889-aabbccddeeff0-4096", -EINVAL, 0 },
+                { "lease-00112233445566778899AABBCCDDEEFF-4096", -EINVAL, 0 },
+                { "lease-" HEX "f-4096", -EINVAL, 0 },
+                { "lease-" HEX "-4096", 0, 4096 },
+                { "lease-" HEX "-1099511627776", 0, 1ull << 40 },
+                { "lease-" HEX "-4096-", -EINVAL, 0 },
+                { "lease-" HEX "-4096-token", -EINVAL, 0 },
+                { "lease-" HEX "-18446744073709547520", 0, 18446744073709547520ull },
         };
         for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
                 struct nbd_lease_name l;
@@ -184,11 +187,6 @@ static void names(void **state)
                 if (ret == 0) {
                         assert_memory_equal(l.hex, HEX, NBD_LEASE_HEX);
                         assert_true(l.size == t[i].size);
-                        assert_int_equal(l.token != NULL, t[i].token != NULL);
-                        if (t[i].token) {
-                                assert_int_equal(l.token_len, strlen(t[i].token));
-                                assert_memory_equal(l.token, t[i].token, l.token_len);
-                        }
                 }
                 free(exact);
         }
@@ -202,33 +200,34 @@ static void names_of_members(void **state)
                 int ret;
                 enum nbd_verb verb;
                 struct nbd_who who;
-                const char *token;
         } t[] = {
-                { "create-" HEX "-8192-1-1-1", 0, NBD_CREATE, { 1, 0, 1 }, NULL },
-                { "create-" HEX "-8192-18446744073709551615-4-4294967295-a-b", 0, NBD_CREATE,
-                  { UINT64_MAX, 3, UINT32_MAX }, "a-b" },
-                { "join-" HEX "-0123456789abcdef-7-2-3", 0, NBD_JOIN, { 7, 1, 3 }, NULL },
-                { "join-" HEX "-0123456789abcdef-7-2-3-", 0, NBD_JOIN, { 7, 1, 3 }, "" },
-                { "cut-" HEX "-0123456789abcdef-1.1", 0, NBD_CUT, { 0 }, NULL },
-                { "cut-" HEX "-0123456789abcdef-1.1,3.9,12.18446744073709551615-t", 0, NBD_CUT,
-                  { 0 }, "t" },
-                { "create-" HEX "-8192", -EINVAL, 0, { 0 }, NULL },
-                { "create-" HEX "-8192-0-1-1", -EINVAL, 0, { 0 }, NULL },
-                { "create-" HEX "-8192-1-0-1", -EINVAL, 0, { 0 }, NULL },
-                { "create-" HEX "-8192-1-5-1", -EINVAL, 0, { 0 }, NULL },
-                { "create-" HEX "-8192-1-1-0", -EINVAL, 0, { 0 }, NULL },
-                { "create-" HEX "-8192-1-1-4294967296", -EINVAL, 0, { 0 }, NULL },
-                { "create-" HEX "-8191-1-1-1", -EINVAL, 0, { 0 }, NULL },
-                { "create-" HEX "-8192-1-1-1x", -EINVAL, 0, { 0 }, NULL },
-                { "join-" HEX "-0123456789abcde-7-2-3", -EINVAL, 0, { 0 }, NULL },
-                { "join-" HEX "-0123456789ABCDEF-7-2-3", -EINVAL, 0, { 0 }, NULL },
-                { "join-" HEX "-0123456789abcdef-07-2-3", -EINVAL, 0, { 0 }, NULL },
-                { "cut-" HEX "-0123456789abcdef-", -EINVAL, 0, { 0 }, NULL },
-                { "cut-" HEX "-0123456789abcdef-1", -EINVAL, 0, { 0 }, NULL },
-                { "cut-" HEX "-0123456789abcdef-0.1", -EINVAL, 0, { 0 }, NULL },
-                { "cut-" HEX "-0123456789abcdef-2.1", -EINVAL, 0, { 0 }, NULL },
-                { "cut-" HEX "-0123456789abcdef-1.1,", -EINVAL, 0, { 0 }, NULL },
-                { "cut-" HEX "-0123456789abcdef-1.1;2.2", -EINVAL, 0, { 0 }, NULL },
+                { "create-" HEX "-8192-1-1-1", 0, NBD_CREATE, { 1, 0, 1 } },
+                { "create-" HEX "-8192-18446744073709551615-4-4294967295", 0, NBD_CREATE,
+                  { UINT64_MAX, 3, UINT32_MAX } },
+                { "join-" HEX "-0123456789abcdef-7-2-3", 0, NBD_JOIN, { 7, 1, 3 } },
+                { "join-" HEX "-0123456789abcdef-7-2-3-", -EINVAL, 0, { 0 } },
+                { "create-" HEX "-8192-1-1-1-token", -EINVAL, 0, { 0 } },
+                { "cut-" HEX "-0123456789abcdef-1.1", 0, NBD_CUT, { 0 } },
+                { "cut-" HEX "-0123456789abcdef-1.1,3.9,12.18446744073709551615", 0, NBD_CUT,
+                  { 0 } },
+                { "cut-" HEX "-0123456789abcdef-1.1-t", -EINVAL, 0, { 0 } },
+                { "create-" HEX "-8192", -EINVAL, 0, { 0 } },
+                { "create-" HEX "-8192-0-1-1", -EINVAL, 0, { 0 } },
+                { "create-" HEX "-8192-1-0-1", -EINVAL, 0, { 0 } },
+                { "create-" HEX "-8192-1-5-1", -EINVAL, 0, { 0 } },
+                { "create-" HEX "-8192-1-1-0", -EINVAL, 0, { 0 } },
+                { "create-" HEX "-8192-1-1-4294967296", -EINVAL, 0, { 0 } },
+                { "create-" HEX "-8191-1-1-1", -EINVAL, 0, { 0 } },
+                { "create-" HEX "-8192-1-1-1x", -EINVAL, 0, { 0 } },
+                { "join-" HEX "-0123456789abcde-7-2-3", -EINVAL, 0, { 0 } },
+                { "join-" HEX "-0123456789ABCDEF-7-2-3", -EINVAL, 0, { 0 } },
+                { "join-" HEX "-0123456789abcdef-07-2-3", -EINVAL, 0, { 0 } },
+                { "cut-" HEX "-0123456789abcdef-", -EINVAL, 0, { 0 } },
+                { "cut-" HEX "-0123456789abcdef-1", -EINVAL, 0, { 0 } },
+                { "cut-" HEX "-0123456789abcdef-0.1", -EINVAL, 0, { 0 } },
+                { "cut-" HEX "-0123456789abcdef-2.1", -EINVAL, 0, { 0 } },
+                { "cut-" HEX "-0123456789abcdef-1.1,", -EINVAL, 0, { 0 } },
+                { "cut-" HEX "-0123456789abcdef-1.1;2.2", -EINVAL, 0, { 0 } },
         };
         for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
                 struct nbd_lease_name l;
@@ -244,9 +243,6 @@ static void names_of_members(void **state)
                         assert_true(l.who.member == t[i].who.member);
                         assert_int_equal(l.who.link, t[i].who.link);
                         assert_int_equal(l.who.generation, t[i].who.generation);
-                        assert_int_equal(l.token != NULL, t[i].token != NULL);
-                        if (t[i].token)
-                                assert_int_equal(l.token_len, strlen(t[i].token));
                 }
                 free(exact);
         }
@@ -397,32 +393,24 @@ static void limits(void **state)
         nbd_export_detach(e);
 }
 
-static void tokens(void **state)
+/* A party that is full makes nothing, and joins what is there. */
+static void full(void **state)
 {
         (void)state;
-        struct nbd_export *e;
-        char name[200];
+        struct nbd_export *e, *again;
+        unsigned before = opened;
 
-        /* there is none */
-        assert_int_equal(attach("lease-" HEX "-4096-secret", &e), NBD_REP_ERR_POLICY);
-        opt.have_token = true;
-        memset(opt.token, 0, sizeof(opt.token));
-        memcpy(opt.token, "secret", 6);
+        crowds = true;
         assert_int_equal(attach("lease-" HEX "-4096", &e), NBD_REP_ERR_POLICY);
-        assert_int_equal(attach("lease-" HEX "-4096-", &e), NBD_REP_ERR_POLICY);
-        assert_int_equal(attach("lease-" HEX "-4096-secre", &e), NBD_REP_ERR_POLICY);
-        assert_int_equal(attach("lease-" HEX "-4096-secrets", &e), NBD_REP_ERR_POLICY);
-        assert_int_equal(attach("lease-" HEX "-4096-secret", &e), 0);
+        assert_int_equal(attach("create-" HEX "-4096-1-1-1", &e), NBD_REP_ERR_POLICY);
+        assert_int_equal(opened, before);
+        crowds = false;
+        assert_int_equal(attach("lease-" HEX "-4096", &e), 0);
+        crowds = true;
+        assert_int_equal(attach("lease-" HEX "-4096", &again), 0);
+        crowds = false;
         nbd_export_detach(e);
-        memset(opt.token, 'x', sizeof(opt.token));
-        memset(name, 'x', sizeof(name));
-        memcpy(name, "lease-" HEX "-4096-", 44);
-        name[44 + 64] = 0;
-        assert_int_equal(attach(name, &e), 0);
         nbd_export_detach(e);
-        name[44 + 64] = 'x';            /* longer than any token, and alike as far as it goes */
-        name[44 + 65] = 0;
-        assert_int_equal(attach(name, &e), NBD_REP_ERR_POLICY);
 }
 
 /* Several connections come at once: one makes the lease, all get it or all are refused. */
@@ -507,7 +495,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(shared_and_freed, open_exports, close_exports),
                 cmocka_unit_test_setup_teardown(earlier_one_later, open_exports, close_exports),
                 cmocka_unit_test_setup_teardown(limits, open_exports, close_exports),
-                cmocka_unit_test_setup_teardown(tokens, open_exports, close_exports),
+                cmocka_unit_test_setup_teardown(full, open_exports, close_exports),
                 cmocka_unit_test_setup_teardown(at_once, open_exports, close_exports),
                 cmocka_unit_test_setup(named, open_exports),
         };

@@ -110,13 +110,9 @@ static int start(void **state)
 
 static void begin(uint32_t flags) { put32(flags); }
 
-/* Feeds it in pieces of `piece` bytes; returns how many it took. */
-static size_t feed(size_t piece)
+/* Feeds what is left of the bytes from `taken` on, in pieces; returns how many it has taken. */
+static size_t feed_on(size_t taken, size_t piece)
 {
-        size_t taken = 0;
-
-        nout = cursor = 0;
-        nbd_handshake_start(&h, &ops, NULL, NBD_DOOR_OPEN, false);
         while (taken < nin && h.end == NBD_HS_GOING) {
                 size_t n = piece < nin - taken ? piece : nin - taken,
                        got = nbd_handshake_input(&h, in + taken, n);
@@ -126,6 +122,16 @@ static size_t feed(size_t piece)
         }
         return taken;
 }
+
+/* Feeds it in pieces of `piece` bytes; returns how many it took. */
+static size_t feed_door(size_t piece, enum nbd_door door, bool offers_tls)
+{
+        nout = cursor = 0;
+        nbd_handshake_start(&h, &ops, NULL, door, offers_tls);
+        return feed_on(0, piece);
+}
+
+static size_t feed(size_t piece) { return feed_door(piece, NBD_DOOR_OPEN, false); }
 
 /* ---- The answers ---- */
 
@@ -416,6 +422,109 @@ static void send_fails(void **state)
         assert_int_equal(detached, 1);
 }
 
+/* Before TLS nothing is told but that it is wanted. */
+static void wants_tls(void **state)
+{
+        (void)state;
+        for (size_t piece = 1; piece < 400; piece += 133) {
+                start(NULL);
+                begin(3);
+                option(NBD_OPT_STRUCTURED_REPLY, "", 0);
+                option(NBD_OPT_LIST, "", 0);
+                go(NBD_OPT_INFO, "disk");
+                go(NBD_OPT_GO, "disk");
+                option(NBD_OPT_STARTTLS, "x", 1);
+                option(NBD_OPT_STARTTLS, "", 0);
+                assert_int_equal(feed_door(piece, NBD_DOOR_TLS, true), nin);
+                assert_int_equal(h.end, NBD_HS_TLS);
+                assert_int_equal(attached + looked, 0);
+                assert_true(h.sent_away);
+                greeting();
+                refused(NBD_OPT_STRUCTURED_REPLY, NBD_REP_ERR_TLS_REQD);
+                refused(NBD_OPT_LIST, NBD_REP_ERR_TLS_REQD);
+                refused(NBD_OPT_INFO, NBD_REP_ERR_TLS_REQD);
+                refused(NBD_OPT_GO, NBD_REP_ERR_TLS_REQD);
+                refused(NBD_OPT_STARTTLS, NBD_REP_ERR_INVALID);
+                assert_int_equal(answer(NBD_OPT_STARTTLS, NBD_REP_ACK), 0);
+                all_read();
+        }
+        start(NULL);                    /* it has no error reply */
+        begin(3);
+        option(NBD_OPT_EXPORT_NAME, "disk", 4);
+        feed_door(1000, NBD_DOOR_TLS, true);
+        assert_int_equal(h.end, NBD_HS_BROKEN);
+        assert_int_equal(attached, 0);
+        start(NULL);
+        begin(3);
+        for (unsigned i = 0; i < 100; i++)
+                option(NBD_OPT_LIST, "", 0);
+        feed_door(1000, NBD_DOOR_TLS, true);
+        assert_int_equal(h.end, NBD_HS_BROKEN);
+        assert_true(h.options < 20);
+}
+
+/* What came before TLS may be anybody's. */
+static void secured(void **state)
+{
+        (void)state;
+        begin(3);
+        option(NBD_OPT_STARTTLS, "", 0);
+        size_t plain = nin;
+        assert_int_equal(feed_door(1000, NBD_DOOR_TLS, true), plain);
+        start(NULL);                    /* words that were put in behind it */
+        begin(3);
+        option(NBD_OPT_STARTTLS, "", 0);
+        go(NBD_OPT_GO, "disk");
+        feed_door(1000, NBD_DOOR_TLS, true);
+        assert_int_equal(h.end, NBD_HS_BROKEN);
+        assert_int_equal(attached, 0);
+
+        /* where TLS may be, but need not be: what was agreed on before counts no more */
+        start(NULL);
+        begin(3);
+        option(NBD_OPT_STRUCTURED_REPLY, "", 0);
+        option(NBD_OPT_STARTTLS, "", 0);
+        feed_door(1000, NBD_DOOR_OPEN, true);
+        assert_int_equal(h.end, NBD_HS_TLS);
+        assert_true(h.structured);
+        nbd_handshake_secured(&h);
+        assert_int_equal(h.end, NBD_HS_GOING);
+        assert_false(h.structured);
+        size_t before = nin;
+        option(NBD_OPT_STARTTLS, "", 0);
+        go(NBD_OPT_GO, "disk");
+        cursor = nout;
+        assert_int_equal(feed_on(before, 1000), nin);
+        assert_int_equal(h.end, NBD_HS_ATTACHED);
+        refused(NBD_OPT_STARTTLS, NBD_REP_ERR_INVALID);
+        assert_int_equal(attached, 1);
+}
+
+/* The first option waits until the client may come in, and what is behind it is not touched. */
+static void stops(void **state)
+{
+        (void)state;
+        begin(3);
+        option(NBD_OPT_STARTTLS, "", 0);
+        go(NBD_OPT_GO, "disk");
+        size_t upto = nin;
+        put("requests", 8);
+        assert_int_equal(feed_door(1000, NBD_DOOR_STOP, false), upto);
+        assert_int_equal(h.end, NBD_HS_OPTION);
+        assert_int_equal(attached, 0);
+        greeting();
+        refused(NBD_OPT_STARTTLS, NBD_REP_ERR_POLICY);
+        all_read();
+        nbd_handshake_go_on(&h);
+        assert_int_equal(h.end, NBD_HS_ATTACHED);
+        assert_int_equal(attached, 1);
+        start(NULL);
+        begin(3);
+        option(NBD_OPT_ABORT, "", 0);
+        feed_door(1000, NBD_DOOR_STOP, false);
+        assert_int_equal(h.end, NBD_HS_GOODBYE);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -428,6 +537,9 @@ int main(void)
                 cmocka_unit_test_setup(garbage, start),
                 cmocka_unit_test_setup(too_many_options, start),
                 cmocka_unit_test_setup(send_fails, start),
+                cmocka_unit_test_setup(wants_tls, start),
+                cmocka_unit_test_setup(secured, start),
+                cmocka_unit_test_setup(stops, start),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
