@@ -89,7 +89,7 @@ trap 'rm -rf "$scratch"' EXIT
 sysctl -qw net.core.wmem_default=8388608
 if [[ $node == rdma* ]]; then
     node=rdma://10.77.0.1:7471
-    "$memnode" --size 768M --hugepages none --listen "$node" 2>"$scratch/memnode" &
+    "$memnode" --size 768M --hugepages none --insecure --listen "$node" 2>"$scratch/memnode" &
     for _ in {1..100}; do
         ! grep -qs serving "$scratch/memnode" || break
         sleep 0.1

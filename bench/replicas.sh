@@ -75,7 +75,7 @@ nodes_up() {
         case $1 in
         stop | unplug) first=rdma://m1 ;;
         *)
-            start_memnode m --listen rdma://10.77.0.1 --size 256M || return
+            start_memnode m --listen rdma://10.77.0.1 --insecure --size 256M || return
             first=rdma://10.77.0.1
             ;;
         esac
@@ -102,7 +102,7 @@ fault_begins() {
         ;;
     rdma-restart)
         kill_node m
-        start_memnode m --listen rdma://10.77.0.1 --size 256M
+        start_memnode m --listen rdma://10.77.0.1 --insecure --size 256M
         ;;
     stop) kill -STOP "${node[m]}" ;;
     unplug) kill -STOP "${node[proxy]}" ;;

@@ -251,7 +251,7 @@ serve_tier() {
             why_no_tier="not in this vmrun: $(head -n 1 "$work/err")"
         ;;
     rdma)
-        serve --size $((4 * $2))M --grace 2 --listen rdma://$address
+        serve --size $((4 * $2))M --grace 2 --insecure --listen rdma://$address
         url=rdma://$address
         ;;
     nbd)

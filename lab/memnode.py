@@ -13,7 +13,8 @@ BESIDES = 400  # MiB of a node's machine for all but the memory it serves
 def memnode_plan(options, number, hosts):
     size, mebibytes = options.memnode_size[number - 1]
     command = [options.memnode, "--size", size]
-    command += ["--listen", "rdma://0.0.0.0:7471", "--listen", "nbd://0.0.0.0:10809"]
+    command += ["--listen", "rdma://0.0.0.0:7471", "--listen", "nbd://0.0.0.0:10809",
+                "--insecure"]
     return Plan(
         name=f"m{number}", number=number, command=command + options.memnode_args,
         accel=options.accel, mem=mebibytes + BESIDES,

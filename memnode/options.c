@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "common/hostport.h"
 #include "common/size.h"
 #include "common/token.h"
 #include "nodeproto.h"
@@ -510,6 +511,27 @@ bool options_listen(const struct memnode_options *o, const char *protocol)
         return false;
 }
 
+/* May other hosts reach this URL?  A name counts as one that they may. */
+static bool is_open(const char *url)
+{
+        struct hostport hp;
+
+        if (strncmp(url, "nbd+unix:", 9) == 0)
+                return false;
+        /* What is no address is for the server to refuse. */
+        return hostport_parse(strstr(url, "://") + 3, &hp) == HOSTPORT_OK &&
+               strncmp(hp.host, "127.", 4) != 0 && strcmp(hp.host, "::1") != 0 &&
+               strcmp(hp.host, "localhost") != 0;
+}
+
+static const char *first_open(const struct memnode_options *o)
+{
+        for (unsigned i = 0; i < o->nlisten; i++)
+                if (is_open(o->listen[i]))
+                        return o->listen[i];
+        return NULL;
+}
+
 int options_check(const struct memnode_options *o, char why[WHY_MAX])
 {
         uint64_t exports = 0;
@@ -548,6 +570,12 @@ int options_check(const struct memnode_options *o, char why[WHY_MAX])
         else if (greedy)
                 snprintf(why, WHY_MAX, "[client %.64s]: its reserve is more than its quota: raise "
                          "the quota", greedy);
+        else if (first_open(o) && !o->keys && !o->insecure && !o->check)
+                snprintf(why, WHY_MAX,
+                         "--listen %.100s: other hosts reach it, and without keys any of them may "
+                         "read, write and use up the memory: give --keys FILE (make one with "
+                         "`psktool -u NAME -p FILE`), or --insecure where all of them are trusted",
+                         first_open(o));
         else if (o->nclients && !o->keys)
                 snprintf(why, WHY_MAX, "[client %.64s]: clients are told apart by their keys: give "
                          "--keys FILE", o->client[0].name);

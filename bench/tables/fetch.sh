@@ -105,7 +105,7 @@ sizes() {
 nodes() {
     local n i options=()
     for ((i = 1; i < 4; i++)); do
-        serve --size $((4 * size))M --grace 2 --listen "rdma://$address:$((7471 + i))"
+        serve --size $((4 * size))M --grace 2 --insecure --listen "rdma://$address:$((7471 + i))"
     done
     for n in 1 2 4; do
         options=()

@@ -123,38 +123,43 @@ static unsigned count_of(const char *origin)
         return count;
 }
 
-/* The one of an origin that has come least far, and of those the oldest. */
-static struct newcomer *least(const char *origin)
+/* Of an origin, or with NULL of those that have `count` newcomers, the one that has come least far,
+ * and of several the oldest. */
+static struct newcomer *least(const char *origin, unsigned count)
 {
         struct newcomer *found = NULL;
 
         for (unsigned i = 0; i < nnewcomers; i++) {
                 struct newcomer *n = &newcomers[i];
-                if (strcmp(n->c->origin, origin) == 0 &&
-                    (!found || n->phase < found->phase ||
-                     (n->phase == found->phase && n->number < found->number)))
+                if (origin ? strcmp(n->c->origin, origin) != 0 : count_of(n->c->origin) != count)
+                        continue;
+                if (!found || n->phase < found->phase ||
+                    (n->phase == found->phase && n->number < found->number))
                         found = n;
         }
         return found;
 }
 
-static const char *busiest(void)
+static unsigned most_of_an_origin(void)
 {
-        const char *origin = newcomers[0].c->origin;
+        unsigned most = 0;
 
-        for (unsigned i = 1; i < nnewcomers; i++)
-                if (count_of(newcomers[i].c->origin) > count_of(origin))
-                        origin = newcomers[i].c->origin;
-        return origin;
+        for (unsigned i = 0; i < nnewcomers; i++) {
+                unsigned count = count_of(newcomers[i].c->origin);
+                most = count > most ? count : most;
+        }
+        return most;
 }
 
 /* Room for one more of that origin. */
 static void make_room(const char *origin)
 {
-        struct newcomer *n = nnewcomers >= NBD_NEWCOMERS / 2 &&
-                                     count_of(origin) >= NBD_NEWCOMERS_ORIGIN ? least(origin)
-                             : nnewcomers == NBD_NEWCOMERS                    ? least(busiest())
-                                                                              : NULL;
+        struct newcomer *n = NULL;
+
+        if (nnewcomers >= NBD_NEWCOMERS / 2 && count_of(origin) >= NBD_NEWCOMERS_ORIGIN)
+                n = least(origin, 0);
+        else if (nnewcomers == NBD_NEWCOMERS)
+                n = least(NULL, most_of_an_origin());
         if (!n)
                 return;
         nbd_refused(n->c, REFUSED_CROWD, "it came with too many others, and had not said what it "

@@ -22,7 +22,7 @@ refused() {
     local name=$1 words=$2
     shift 2
     selected "$name" || return 0
-    run_limited "$memnode" --size 1M --hugepages none "$@"
+    run_limited "$memnode" --size 1M --hugepages none --insecure "$@"
     if [ "$status" = 1 ] && grep -qF -- "$words" "$ERR"; then
         ok "$name"
     else
@@ -115,6 +115,15 @@ refused_settings() {
     printf '[memnode]\nsize = 1M\n[client a]\nquota = 1M\n' >"$WORK/bad"
     refused "limits of a client without keys" "give --keys FILE" --listen "$here" \
         --config "$WORK/bad"
+    name="an address that others reach, without keys"
+    if selected "$name"; then
+        for open in nbd://0.0.0.0 'nbd://[::]' nbd://192.0.2.1:10999 rdma://0.0.0.0; do
+            run_limited "$memnode" --size 1M --hugepages none --listen "$here" --listen "$open"
+            [ "$status" = 1 ] && grep -q 'give --keys FILE .*or --insecure' "$ERR" || break
+            open=
+        done
+        [ -z "$open" ] && ok "$name" || not_ok "$name" "$open is taken, status $status"
+    fi
     # More huge pages than there are; the lock is that of test/system/mappings.sh.
     local pool=/sys/kernel/mm/hugepages/hugepages-2048kB free
     exec {pool_lock}<$pool && flock "$pool_lock"
