@@ -14,6 +14,9 @@
 #include "memnode.h"
 #include "pool.h"
 
+/* descriptors: of PARTY_CONNECTIONS, of newcomers, and of RDMA's queues */
+#define FILES 4096
+
 uint64_t check_memory(uint64_t *available)
 {
         char line[256];
@@ -30,13 +33,23 @@ uint64_t check_memory(uint64_t *available)
         return (uint64_t)total << 10;
 }
 
-void check_raise_memlock(void)
+static void raise_limit(int what, rlim_t most)
 {
         struct rlimit r;
-        if (getrlimit(RLIMIT_MEMLOCK, &r) == 0 && r.rlim_cur != r.rlim_max) {
-                r.rlim_cur = r.rlim_max;
-                setrlimit(RLIMIT_MEMLOCK, &r);
+
+        if (getrlimit(what, &r) != 0)
+                return;
+        most = r.rlim_max < most ? r.rlim_max : most;
+        if (r.rlim_cur < most) {
+                r.rlim_cur = most;
+                setrlimit(what, &r);
         }
+}
+
+void check_raise_limits(void)
+{
+        raise_limit(RLIMIT_MEMLOCK, RLIM_INFINITY);
+        raise_limit(RLIMIT_NOFILE, FILES);
 }
 
 /* CAP_IPC_LOCK among the effective ones: bit 14. */

@@ -329,7 +329,7 @@ int main(int argc, char **argv)
         message_verbose(opt.verbose);
         if (opt.drain)
                 return drain_other(opt.drain);
-        check_raise_memlock();
+        check_raise_limits();
         if (opt.check)
                 return check_report();
 

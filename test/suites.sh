@@ -6,9 +6,9 @@
 # regular expression for --only; all suites or cases, where they are empty.
 only='' case='' one=()
 # Options of a run without --full, and of a run with it; and seconds for a command in the lab, a
-# command here, a fuzzer, and random faults.
+# command here, a fuzzer, random faults, and an attack of strangers.
 quick=(--quick) about_memory=(--quick --memory) long=() lab_command=600 command=400 fuzz=6
-faults=10
+faults=10 strangers=2
 
 runs_here=no                    # whether programs can run on this machine itself
 
@@ -183,6 +183,8 @@ suites() {
     suite 'fuzzers' 120 - test/fuzz/run $fuzz
     suite 'memnode over NBD' 80w in_any \
         patient test/nbd/run "${one[@]}" build/memnode/memnode
+    suite 'strangers at a memory node' 50w - python3 test/nbd/strangers.py build/memnode/memnode \
+        "$([ $runs_here = no ] || echo build/vmrun)" build/examples/scan $strangers
     suite 'the driver of NBD nodes' 80w - patient make_check build/test/nbd
     if is_full; then
         suite 'mutants of kern and runtime' 2400 - test/unit/mutate.sh

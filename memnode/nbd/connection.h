@@ -19,7 +19,7 @@ struct nbd_connection {
         bool local;                             /* over a unix socket: no key is needed */
         struct party *party;                    /* for whom it counts; NULL: not allowed yet */
         int64_t until;                          /* ms: when the handshake must be over */
-        struct nbd_handshake h;
+        struct nbd_handshake *h;                /* until the export is chosen */
         char description[NBD_DESCRIPTION];
         /* received behind what the handshake took: more than one receive of greet.c is not there */
         uint8_t ahead[1024];

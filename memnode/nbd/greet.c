@@ -110,6 +110,7 @@ static void close_newcomer(struct newcomer *n)
 
         nbd_tls_end(&c->wire);
         close(c->at.fd);
+        free(c->h);
         free(c);
         forget(n);
 }
@@ -216,7 +217,7 @@ static void step_tls(struct newcomer *n)
         if (err == -EAGAIN)
                 return;
         if (!err) {
-                nbd_handshake_secured(&c->h);
+                nbd_handshake_secured(c->h);
                 let_in(n);
         } else if (err == -EACCES) {
                 nbd_refused(c, REFUSED_KEY, "it has no valid key: give both sides the same line of "
@@ -245,10 +246,10 @@ static void part(struct newcomer *n)
 {
         struct nbd_connection *c = n->c;
 
-        if (c->h.sent_away)
+        if (c->h->sent_away)
                 nbd_refused(c, REFUSED_KEY, "it uses no TLS: give vmrun nbds:// and keys=FILE");
-        else if (c->h.end == NBD_HS_BROKEN)
-                nbd_refused(c, REFUSED_PROTOCOL, "%s", c->h.broken);
+        else if (c->h->end == NBD_HS_BROKEN)
+                nbd_refused(c, REFUSED_PROTOCOL, "%s", c->h->broken);
         else
                 info_("%s: went before it asked for an export", c->peer);
         close_newcomer(n);
@@ -265,9 +266,9 @@ static void listen_to(struct newcomer *n)
                 part(n);
                 return;
         }
-        size_t taken = nbd_handshake_input(&c->h, c->ahead, (size_t)got);
+        size_t taken = nbd_handshake_input(c->h, c->ahead, (size_t)got);
         n->phase = SPEAKS;
-        switch (c->h.end) {
+        switch (c->h->end) {
         case NBD_HS_GOING: return;
         case NBD_HS_TLS: begin_tls(n); return;
         case NBD_HS_OPTION:
@@ -296,7 +297,10 @@ static void welcome(int fd, const struct sockaddr_storage *from, socklen_t len)
         struct nbd_connection *c = calloc(1, sizeof(*c));
         bool local = from->ss_family == AF_UNIX;
 
-        if (!c) {
+        if (c)
+                c->h = malloc(sizeof(*c->h));
+        if (!c || !c->h) {
+                free(c);
                 close(fd);
                 return;
         }
@@ -308,7 +312,7 @@ static void welcome(int fd, const struct sockaddr_storage *from, socklen_t len)
         make_room(c->origin);
         struct newcomer *n = &newcomers[nnewcomers++];
         *n = (struct newcomer){ .c = c, .events = POLLIN, .number = ++came };
-        nbd_handshake_start(&c->h, &strangers_ops, c,
+        nbd_handshake_start(c->h, &strangers_ops, c,
                             keyring_is_used() && !local ? NBD_DOOR_TLS : NBD_DOOR_STOP,
                             keyring_is_used());
 }

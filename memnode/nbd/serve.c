@@ -94,9 +94,9 @@ static const struct nbd_handshake_ops guest_ops = { guest_attach, guest_look, gu
                                                     guest_listed, guest_send };
 
 /* Goes on with the handshake.  What the client sent behind it is in c->ahead then. */
-static void choose(struct nbd_connection *c)
+static void negotiate(struct nbd_connection *c)
 {
-        struct nbd_handshake *h = &c->h;
+        struct nbd_handshake *h = c->h;
         size_t taken;
 
         c->until = now_ms() + CHOICE_MS;
@@ -128,6 +128,17 @@ static void choose(struct nbd_connection *c)
                             h->end == NBD_HS_TLS ? "it begins TLS late" : h->broken);
 }
 
+/* False: the client has chosen no export.  *structured: how it wants its replies. */
+static bool choose(struct nbd_connection *c, bool *structured)
+{
+        negotiate(c);
+        bool attached = c->h->end == NBD_HS_ATTACHED;
+        *structured = c->h->structured;
+        free(c->h);
+        c->h = NULL;
+        return attached;
+}
+
 /* ---- One connection ---- */
 
 /* Does memnode end, and keep this connection's lease?  Then its member will be back. */
@@ -139,15 +150,16 @@ static bool breaks_for_a_while(const struct nbd_connection *c)
 
 static void serve(struct nbd_connection *c)
 {
-        choose(c);
-        if (c->h.end != NBD_HS_ATTACHED) {
+        bool structured;
+
+        if (!choose(c, &structured)) {
                 /* It may have been admitted; then it counts as back. */
                 if (breaks_for_a_while(c))
                         nbd_export_await(c->at.e, &c->at.who);
                 return;
         }
         info_("%s: uses an export of %llu bytes", c->peer, (unsigned long long)c->at.e->size);
-        struct nbd_link l = { .wire = &c->wire, .e = c->at.e, .structured = c->h.structured,
+        struct nbd_link l = { .wire = &c->wire, .e = c->at.e, .structured = structured,
                               .kept = opt.resume && nbd_export_has_status(c->at.e),
                               .stopping = &stopping, .cut = &c->at.cut,
                               .draining = &draining, .stays = &c->at.stays };
@@ -173,6 +185,7 @@ static void end(struct nbd_connection *c)
         nbd_fence_exit(&c->at);
         party_disconnect(party);
         party_put(party);
+        free(c->h);
         free(c);
 }
 
@@ -185,12 +198,13 @@ static void *connection_main(void *arg)
 
 static void turn_away(struct nbd_connection *c)
 {
-        if (c->h.end == NBD_HS_OPTION)          /* with greet.c's answers */
-                nbd_handshake_go_on(&c->h);
+        if (c->h->end == NBD_HS_OPTION)         /* with greet.c's answers */
+                nbd_handshake_go_on(c->h);
         nbd_tls_end(&c->wire);
         close(c->at.fd);
         if (c->party)
                 party_put(c->party);
+        free(c->h);
         free(c);
 }
 

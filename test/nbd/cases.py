@@ -313,6 +313,27 @@ def many(at, limit):
     served(at)
 
 
+def gone(at, pid):
+    """Clients that ask for long work, and go: nobody works for them any more."""
+    def threads():
+        with open(f"/proc/{pid}/status") as f:
+            return int(next(line for line in f if line.startswith("Threads:")).split()[1])
+
+    before = threads()
+    crowd = [client(at, "disk") for _ in range(4)]
+    size = crowd[0].size
+    for c in crowd:
+        c.send(b"".join(struct.pack(">IHHQQI", 0x25609513, NO_HOLE, ZEROES, i, 0, size)
+                        for i in range(2000)))
+    assert threads() >= before + 4
+    for c in crowd:
+        c.s.close()
+    begin = time.monotonic()
+    while threads() > before:
+        assert time.monotonic() < begin + 10, f"{threads() - before} threads are still at work"
+        time.sleep(0.05)
+
+
 # --- keys ---
 
 def before_tls(at):

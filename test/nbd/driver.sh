@@ -519,6 +519,13 @@ else
     good 'memnode, with a key' --size $((16 << 20)) --keys "$keys" --client alice "$tls"
     good 'memnode, with a key: a forked child and the next program' --size $((16 << 20)) \
         --keys "$keys" --client bob --count 1000 --family "$tls"
+    name='memnode, 341 members with a key: 1,023 connections in 64 MiB'
+    if run_limited ./members --keys "$keys" --client alice --limit-kib 65536 --pid $server \
+        127.0.0.1 $port 341 && [ "$status" = 0 ]; then
+        ok "$name"
+    else
+        not_ok "$name" "$(cat "$OUT" "$ERR")"
+    fi
     good 'memnode, a key is not needed here' --size $((16 << 20)) "nbd+unix:///?socket=$S"
     refused 'memnode, without a key' 'give nbds://' --size $((16 << 20)) "nbd${tls#nbds}"
     refused 'memnode, with a wrong key' 'does not take our key' --size $((16 << 20)) \
