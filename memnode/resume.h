@@ -30,6 +30,7 @@
 enum resume_kind { RESUME_NBD = 1, RESUME_RDMA };
 #define RESUME_DIGITS   32
 #define RESUME_NAME     64
+#define RESUME_PARTY    72
 struct resume_piece {
         uint64_t slab;                  /* its number; NBD: 0 */
         uint64_t size;                  /* bytes, whole pages */
@@ -40,6 +41,7 @@ struct resume_lease {
         char digits[RESUME_DIGITS];     /* the secret */
         uint64_t incarnation;           /* RDMA: the client's id */
         char name[RESUME_NAME];         /* RDMA: of the client, for the log; else empty */
+        char party[RESUME_PARTY];       /* for whom it counts (party_name()); empty: for nobody */
         uint64_t last_slab;             /* RDMA: the highest number of a slab that it ever had */
         uint32_t restarts;              /* RDMA: of memnode, that it has outlived */
         uint32_t npieces;               /* NBD: 1 */
@@ -63,7 +65,7 @@ int resume_remove(const char *path, char *why, size_t n);
 /* ---- The bytes ---- */
 
 #define RESUME_MAGIC    0x657361656c6d656dull   /* "memlease" */
-#define RESUME_VERSION  2u
+#define RESUME_VERSION  3u
 #define RESUME_LEASES   1024u                   /* of one file, at most */
 #define RESUME_PIECES   4096u                   /* of a lease */
 #define RESUME_PAGE     4096u
@@ -79,6 +81,7 @@ struct resume_head {
 struct resume_words {
         char digits[RESUME_DIGITS];
         char name[RESUME_NAME];                 /* ends with a zero, and zeros follow */
+        char party[RESUME_PARTY];               /* so, too */
         uint64_t incarnation, last_slab, runs;
         uint32_t kind, restarts;
         uint32_t pieces, members, cut, pad;     /* 0 */
@@ -93,7 +96,7 @@ struct resume_run {
         uint64_t first, bytes;                  /* of the piece */
         uint32_t sum, piece;                    /* of its bytes; which piece */
 };
-_Static_assert(sizeof(struct resume_head) == 40 && sizeof(struct resume_words) == 144 &&
+_Static_assert(sizeof(struct resume_head) == 40 && sizeof(struct resume_words) == 216 &&
                        sizeof(struct resume_part) == 16 && sizeof(struct resume_member) == 32 &&
                        sizeof(struct resume_run) == 24 &&
                        sizeof(struct members_range) == 16,

@@ -205,19 +205,20 @@ static int read_runs(struct reading *r, const struct resume_run *run, uint64_t c
 }
 
 /* A name that ends, with zeros behind it. */
-static bool is_name(const char name[RESUME_NAME])
+static bool is_name(const char *name, size_t size)
 {
-        size_t n = strnlen(name, RESUME_NAME);
+        size_t n = strnlen(name, size);
 
-        for (size_t i = n; i < RESUME_NAME; i++)
+        for (size_t i = n; i < size; i++)
                 if (name[i])
                         return false;
-        return n < RESUME_NAME;
+        return n < size;
 }
 
 static bool is_possible(const struct resume_words *w)
 {
-        return is_secret(w->digits) && is_name(w->name) && w->incarnation && !w->pad &&
+        return is_secret(w->digits) && is_name(w->name, sizeof(w->name)) &&
+               is_name(w->party, sizeof(w->party)) && w->incarnation && !w->pad &&
                (w->kind == RESUME_NBD
                         ? w->pieces == 1 && !w->last_slab && !w->restarts && !w->name[0]
                         : w->kind == RESUME_RDMA) &&
@@ -263,6 +264,7 @@ static int read_words_of(struct reading *r, const struct resume_words *w, struct
         l->kind = (enum resume_kind)w->kind;
         memcpy(l->digits, w->digits, sizeof(l->digits));
         memcpy(l->name, w->name, sizeof(l->name));
+        memcpy(l->party, w->party, sizeof(l->party));
         l->incarnation = w->incarnation;
         l->last_slab = w->last_slab;
         l->restarts = w->restarts;

@@ -170,6 +170,7 @@ static int write_lease(struct writing *w, const struct resume_lease *l)
 
         memcpy(words.digits, l->digits, sizeof(words.digits));
         snprintf(words.name, sizeof(words.name), "%s", l->name);
+        snprintf(words.party, sizeof(words.party), "%s", l->party);
         if (!err)
                 err = add(&w->words, &words, sizeof(words));
         if (!err)

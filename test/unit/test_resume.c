@@ -110,6 +110,7 @@ static bool same_lease(const struct resume_lease *a, const struct resume_lease *
 {
         return a->kind == b->kind && memcmp(a->digits, b->digits, RESUME_DIGITS) == 0 &&
                a->incarnation == b->incarnation && strcmp(a->name, b->name) == 0 &&
+               strcmp(a->party, b->party) == 0 &&
                a->last_slab == b->last_slab && a->restarts == b->restarts && same_pieces(a, b) &&
                same_members(&a->members, &b->members);
 }
@@ -154,6 +155,7 @@ static struct resume_lease lease(enum resume_kind kind)
 
         for (unsigned i = 0; i < RESUME_DIGITS; i++)
                 l.digits[i] = "0123456789abcdef"[rand() % 16];
+        memset(l.party, 'p', (size_t)rand() % RESUME_PARTY);
         make_members(&l.members);
         return l;
 }
