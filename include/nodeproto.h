@@ -7,13 +7,15 @@
  * data connection carries one-sided READs and WRITEs only.
  *
  *   client                                      memnode
- *   connect, private data CONTROL, no id   ->
- *                                          <-   accept
- *   HELLO token, name                      ->
- *                                          <-   WELCOME id, secret, limits or REFUSED, and the
+ *   connect: NEW, mark of a key            ->
+ *                                          <-   reject ECOOKIE, with a cookie
+ *   the same with the cookie, proof        ->
+ *                                          <-   accept, proof
+ *   HELLO nonce, name                      ->
+ *                                          <-   WELCOME id, nonce, limits or REFUSED, and the
  *                                               connection ends
- *   connect, private data DATA, id, secret -> once a data connection
- *                                          <-   accept
+ *   connect: DATA, id, cookie, proof       -> once a data connection
+ *                                          <-   accept, proof
  *   LEASE bytes                            ->
  *                                          <-   GRANT address, rkey                  or REFUSED
  *   FIND slab                              ->   after memnode was restarted
@@ -27,9 +29,20 @@
  *                                          <-   DONE
  *   GOODBYE                                -> all its leases are free from here on
  *
- * After a broken connection: connect again with private data CONTROL and the id and secret of
- * WELCOME.  If memnode still knows them (it keeps a client for a grace time), it accepts, and all
- * grants stay as they were; the data connections are made again.  HELLO is not repeated.
+ * Each request shows two things (common/proof.h).  A cookie shows that the client gets what is sent
+ * to its address: memnode keeps nothing of a request before, and says nothing of it in its log.  A
+ * cookie is for the address and for some 10 s.  A proof shows that the client knows a secret: a NEW
+ * one its key, which may be none; CONTROL and DATA the secret of the client.  The proof covers the
+ * request, the address and the queue pair.  So nobody can change it, or use it for another
+ * connection, and memnode takes it once.  The acceptance has a proof too: by it the client knows
+ * that memnode knows the secret, and has read this request.
+ *
+ * Neither a key nor a client's secret is ever sent.  Both sides derive the secret from the key, the
+ * id, and the nonces of HELLO and WELCOME.  Messages on a connection, and pages, have no proofs.
+ *
+ * After a broken connection: connect again with private data CONTROL and the id of WELCOME.  If
+ * memnode still knows the client (it keeps one for a grace time), it accepts, and all grants stay
+ * as they were; the data connections are made again.  HELLO is not repeated.
  *
  * A memnode that keeps leases over its restart (--resume, WELCOME's `keeps`) knows its clients
  * again.  Slabs have other addresses and keys then.  So the acceptance of a connection says, in
@@ -51,7 +64,8 @@
  * about to end.  DRAIN says that memnode will end once all members have answered or --drain-timeout
  * is over.  memnode also sends DRAIN to a member that connects meanwhile, and refuses LEASE and
  * HELLO.  A connection request that cannot be accepted is rejected by rdma_cm, also with private
- * data, because rdma_cm itself carries only a number.
+ * data, because rdma_cm itself carries only a number.  The rejection of a request of another
+ * version says the length that the request said, so that older clients read which version this is.
  *
  * Integers are little-endian.  rdma_cm pads private data with zeros, and both sides may find more
  * bytes than were sent: only `length` says how much there is.
@@ -62,15 +76,18 @@
 #include <stdint.h>
 
 #define NODE_MAGIC      0x4e4d4d56u     /* "VMMN" */
-#define NODE_VERSION    5
+#define NODE_VERSION    6
 #define NODE_PORT       7471
 #define NODE_SECRET     16
+#define NODE_PROOF      16
+#define NODE_NONCE      16
 #define NODE_TOKEN_MAX  64
 #define NODE_NAME_MAX   64
 #define NODE_TEXT_MAX   160
 #define NODE_MESSAGE_MAX 512            /* receive buffers are that large */
 
-/* Private data of a connection request, its acceptance or its rejection: at most 56 bytes. */
+/* Private data of a connection request, its acceptance or its rejection.  In all versions it begins
+ * with magic, version and length. */
 struct node_private {
         uint32_t magic;
         uint16_t version;
@@ -84,10 +101,12 @@ struct node_private {
         /* the process of the client: a number from 1 on that no other process of this client ever
          * has */
         uint64_t member;
-        uint64_t id;                    /* of the client; 0 with CONTROL: a new one */
-        uint8_t  secret[NODE_SECRET];
+        uint64_t id;                    /* of the client; NEW: the mark of a key, 0: none */
+        uint8_t  proof[NODE_PROOF];     /* of a rejection zero, as nobody may have a secret then */
+        /* 0: none yet; in a rejection as ECOOKIE, and in the acceptance: one to ask with */
+        uint64_t cookie;
 };
-enum node_kind { NODE_CONTROL = 1, NODE_DATA = 2 };
+enum node_kind { NODE_CONTROL = 1, NODE_DATA = 2, NODE_NEW = 3 };
 
 /* The header of every message. */
 struct node_header {
@@ -119,10 +138,10 @@ enum node_type {
 enum node_error {
         NODE_EPROTO = 1,                /* a message that makes no sense; the connection ends */
         NODE_EVERSION,                  /* another version of this protocol */
-        NODE_ETOKEN,                    /* wrong token, or none */
+        NODE_EKEY,                      /* no key, one that memnode does not know, or no proof */
         NODE_ENOSPC,                    /* more than is free */
         NODE_ELIMIT,                    /* more than one client may have */
-        /* no such client (any more), or not its secret; no such slab */
+        /* no such client (any more), or no proof of its secret; no such slab */
         NODE_EUNKNOWN,
         NODE_EBUSY,                     /* too many clients or connections */
         /* an error of memnode's own, as a failed memory registration */
@@ -130,19 +149,21 @@ enum node_error {
         NODE_ECLOSING,                  /* memnode is about to end, or is being drained */
         NODE_ESTALE,                    /* a connection of a newer generation was here before */
         NODE_ECUT,                      /* the member was cut */
+        NODE_ECOOKIE,                   /* ask again, with this cookie */
+        NODE_ENOKEYS,                   /* a key, and memnode has none */
 };
 
 struct node_hello {
         struct node_header h;
         /* bytes the client would like to lease in all, 0: as much as there is; not a promise */
         uint64_t want;
-        uint8_t  token[NODE_TOKEN_MAX]; /* padded with zeros; all zero: none */
+        uint8_t  nonce[NODE_NONCE];     /* random */
         char     name[NODE_NAME_MAX];   /* host and program, for memnode's log; NUL-terminated */
 };
 struct node_welcome {
         struct node_header h;
         uint64_t id;
-        uint8_t  secret[NODE_SECRET];
+        uint8_t  nonce[NODE_NONCE];     /* random */
         uint64_t limit;                 /* bytes this client may lease in all, as things stand */
         uint64_t free;                  /* bytes not leased */
         uint32_t grace_ms;              /* how long a client that vanished keeps its leases */
@@ -200,7 +221,7 @@ enum node_status { NODE_SERVES, NODE_DRAINS };
  * again when it is started.  So the pages of the lease may still exist while no memnode listens. */
 #define NODE_KEEPS 1
 
-_Static_assert(sizeof(struct node_private) <= 56, "rdma_cm carries 56 bytes of private data");
+_Static_assert(sizeof(struct node_private) == 56, "rdma_cm carries 56 bytes of private data");
 _Static_assert(sizeof(struct node_refused) <= NODE_MESSAGE_MAX &&
                        sizeof(struct node_hello) <= NODE_MESSAGE_MAX &&
                        sizeof(struct node_cut) <= NODE_MESSAGE_MAX &&

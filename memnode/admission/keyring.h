@@ -16,5 +16,7 @@ int keyring_load(const char *path, char *why, size_t n);
 bool keyring_is_used(void);
 /* A copy of the key of that name, which the caller overwrites.  False: there is none. */
 bool keyring_find(const char *name, size_t len, struct key *k);
+/* The same by proof_mark() of the name, in a time that does not tell whether there is one. */
+bool keyring_find_mark(uint64_t mark, struct key *k);
 
 #endif

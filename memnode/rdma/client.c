@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include "common/secret.h"
 #include "common/size.h"
 #include "account.h"
+#include "admission/party.h"
 #include "memnode.h"
 #include "pool.h"
 #include "rdma/client.h"
@@ -31,8 +31,8 @@ static void count_clients(void)
         atomic_store_explicit(&rdma_counts.gone, gone, memory_order_relaxed);
 }
 
-/* Makes an id that no client uses, and a secret that cannot be guessed. */
-static bool make_names(struct client *cl)
+/* Makes an id that no client uses. */
+static bool make_id(struct client *cl)
 {
         do {
                 if (getrandom(&cl->id, sizeof(cl->id), 0) != sizeof(cl->id))
@@ -41,11 +41,12 @@ static bool make_names(struct client *cl)
                         if (i != cl && i->id == cl->id)
                                 cl->id = 0;
         } while (!cl->id);
-        return getrandom(cl->secret, sizeof(cl->secret), 0) == sizeof(cl->secret);
+        return true;
 }
 
 /* With an account, and in the list. */
-static struct client *add(const char *name, char *why, size_t n, enum node_error *error)
+static struct client *add(const char *name, struct party *party, char *why, size_t n,
+                          enum node_error *error)
 {
         char account[NODE_NAME_MAX + 8];
         struct client *cl = NULL;
@@ -64,12 +65,14 @@ static struct client *add(const char *name, char *why, size_t n, enum node_error
         }
         snprintf(cl->name, sizeof(cl->name), "%s", name);
         snprintf(account, sizeof(account), "rdma %s", name);
-        cl->account = account_open(account, NULL);
+        cl->account = account_open(account, party);
         if (!cl->account) {
-                snprintf(why, n, "the node has too many clients: try later");
+                snprintf(why, n, "there are too many clients of %s, or of all: try later",
+                         party ? party_name(party) : "this node");
                 free(cl);
                 return NULL;
         }
+        cl->party = party ? party_hold(party) : NULL;
         cl->next = clients;
         clients = cl;
         nclients++;
@@ -77,10 +80,10 @@ static struct client *add(const char *name, char *why, size_t n, enum node_error
         return cl;
 }
 
-struct client *client_new(struct device *d, const char *name, char *why, size_t n,
-                          enum node_error *error)
+struct client *client_new(struct device *d, const char *name, struct party *party, char *why,
+                          size_t n, enum node_error *error)
 {
-        struct client *cl = add(name, why, n, error);
+        struct client *cl = add(name, party, why, n, error);
 
         if (!cl)
                 return NULL;
@@ -90,7 +93,7 @@ struct client *client_new(struct device *d, const char *name, char *why, size_t 
         if (!cl->pd)
                 snprintf(why, n, "the node's device has no protection domain left: %s",
                          strerror(errno));
-        else if (!make_names(cl))
+        else if (!make_id(cl))
                 snprintf(why, n, "no random numbers are left on the node");
         else
                 return cl;
@@ -98,19 +101,20 @@ struct client *client_new(struct device *d, const char *name, char *why, size_t 
         return NULL;
 }
 
-struct client *client_taken_over(const char *name, char *why, size_t n)
+struct client *client_taken_over(const char *name, struct party *party, char *why, size_t n)
 {
         enum node_error error;
 
-        return add(name, why, n, &error);
+        return add(name, party, why, n, &error);
 }
 
-struct client *client_find(uint64_t id, const uint8_t secret[NODE_SECRET])
+struct client *client_find(uint64_t id)
 {
-        for (struct client *cl = clients; cl; cl = cl->next)
-                if (cl->id == id && secret_same(cl->secret, secret, NODE_SECRET))
-                        return cl;
-        return NULL;
+        struct client *cl = clients;
+
+        while (cl && cl->id != id)
+                cl = cl->next;
+        return cl;
 }
 
 static struct ibv_mr *registration(const struct client *cl, char *at, uint64_t bytes)
@@ -159,13 +163,15 @@ int client_lease(struct client *cl, uint64_t bytes, struct node_grant *g, char *
                 if (err == -EDQUOT)
                         snprintf(why, n,
                                  "%s more is beyond the %s that one client may have here "
-                                 "(--max-per-client)",
+                                 "(--max-per-client, or its quota)",
                                  size_text(bytes, a), size_text(account_limit(cl->account), b));
                 else if (pool_left() < bytes)
                         snprintf(why, n, "%s is wanted and %s is free", size_text(bytes, a),
                                  size_text(pool_left(), b));
                 else
-                        snprintf(why, n, "%s is free, but not %s in one piece: ask for less",
+                        snprintf(why, n,
+                                 "%s is free, but not %s in one piece, or it is kept for others: "
+                                 "ask for less",
                                  size_text(pool_left(), b), size_text(bytes, a));
                 free(l);
                 return err == -EDQUOT ? NODE_ELIMIT : NODE_ENOSPC;
@@ -293,6 +299,8 @@ void client_end(struct client *cl)
         }
         unlist(cl);
         members_free(&cl->members);
+        if (cl->party)
+                party_put(cl->party);
         explicit_bzero(cl, sizeof(*cl));
         free(cl);
 }

@@ -7,8 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "admission/party.h"
+#include "admission/refusals.h"
 #include "common/clock.h"
 #include "memnode.h"
+#include "rdma/challenge.h"
 #include "rdma/client.h"
 #include "rdma/connect.h"
 #include "rdma/connection.h"
@@ -20,40 +23,88 @@
 #define ACK_TIMEOUT 14
 #define RNR_RETRY   7           /* without limit: a stopped client posts no receives */
 
-static void peer_text(struct rdma_cm_id *id, char *text, size_t n)
+static struct challenge challenge;
+
+bool connect_begin(void) { return challenge_begin(&challenge); }
+
+/* A connection request, and who sent it. */
+struct asked {
+        struct rdma_cm_id *id;
+        const struct rdma_conn_param *param;
+        struct node_private p;
+        struct asker who;
+        char peer[64], origin[ORIGIN_TEXT];
+};
+
+static void fill_in(struct asked *a, struct rdma_cm_id *id, const struct rdma_conn_param *param)
 {
         const struct sockaddr *sa = rdma_get_peer_addr(id);
-        char host[INET6_ADDRSTRLEN] = "?";
 
-        if (sa->sa_family == AF_INET)
-                inet_ntop(AF_INET, &((const struct sockaddr_in *)sa)->sin_addr, host, sizeof(host));
-        else if (sa->sa_family == AF_INET6)
-                inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)sa)->sin6_addr, host,
-                          sizeof(host));
-        snprintf(text, n, "%s", host);
+        *a = (struct asked){ .id = id, .param = param, .who.qpn = param->qp_num };
+        proof_address(a->who.address, sa);
+        origin_text(a->origin, sa, -1);
+        if (sa->sa_family == AF_INET6)
+                inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)sa)->sin6_addr, a->peer,
+                          sizeof(a->peer));
+        else
+                snprintf(a->peer, sizeof(a->peer), "%s", a->origin);
 }
 
-static void reject(struct rdma_cm_id *id, enum node_error error, const char *why)
+static void reject(const struct asked *a, enum node_error error)
 {
         struct node_private p = { .magic = NODE_MAGIC,
                                   .version = NODE_VERSION,
-                                  .length = sizeof(p),
+                                  .length = error == NODE_EVERSION ? a->p.length : sizeof(p),
                                   .kind = (uint16_t)error };
-        char peer[64];
 
-        peer_text(id, peer, sizeof(peer));
-        info_("%s may not connect: %s", peer, why);
-        atomic_fetch_add_explicit(&rdma_counts.refused, 1, memory_order_relaxed);
-        rdma_reject(id, &p, sizeof(p));
-        rdma_destroy_id(id);
+        if (error == NODE_ECOOKIE)
+                p.cookie = challenge_cookie(&challenge, &a->who, now_ms());
+        rdma_reject(a->id, &p, sizeof(p));
+        rdma_destroy_id(a->id);
 }
 
-static unsigned strangers(void)
+/* What strangers may cause, so that the log must be spared; else REFUSALS. */
+static enum refusal cause_of(enum node_error error)
 {
-        unsigned n = 0;
+        switch (error) {
+        case NODE_EPROTO:
+        case NODE_EVERSION:
+                return REFUSED_PROTOCOL;
+        case NODE_EKEY:
+        case NODE_ENOKEYS:
+                return REFUSED_KEY;
+        case NODE_EUNKNOWN:
+                return REFUSED_REQUEST;
+        case NODE_EBUSY:
+                return REFUSED_CROWD;
+        default:
+                return REFUSALS;
+        }
+}
+
+static void refuse(const struct asked *a, enum node_error error, const char *why)
+{
+        enum refusal cause = cause_of(error);
+
+        if (cause == REFUSALS)
+                info_("%s may not connect: %s", a->peer, why);
+        else
+                refused(cause, a->origin, a->peer, "%s", why);
+        atomic_fetch_add_explicit(&rdma_counts.refused, 1, memory_order_relaxed);
+        reject(a, error);
+}
+
+/* Those of one origin leave room for others. */
+static bool too_many_strangers(const char *origin)
+{
+        unsigned n = 0, alike = 0;
+
         for (const struct connection *c = connections; c; c = c->next)
-                n += c->kind == NODE_CONTROL && !c->client;
-        return n;
+                if (c->kind == NODE_CONTROL && !c->client) {
+                        n++;
+                        alike += strcmp(c->origin, origin) == 0;
+                }
+        return n >= STRANGERS_MAX || alike >= PARTY_ORIGIN_PART(STRANGERS_MAX);
 }
 
 static unsigned data_of(const struct client *cl, uint64_t member)
@@ -71,6 +122,15 @@ static bool has_control(const struct client *cl, const struct node_private *p)
                     c->generation == p->generation && !c->closing)
                         return true;
         return false;
+}
+
+static struct connection *control_of(const struct client *cl, uint64_t member)
+{
+        struct connection *c = connections;
+
+        while (c && (c->kind != NODE_CONTROL || c->client != cl || c->member != member))
+                c = c->next;
+        return c;
 }
 
 /* 0 if no newer connection of this member was here; else why it is refused. */
@@ -93,25 +153,70 @@ static int admit_member(struct client *cl, const struct node_private *p, char *w
         return NODE_EBUSY;
 }
 
-/* Whether this connection may be accepted: 0, or why not. */
-static int admit(const struct node_private *p, struct device *d, struct client **client, char *why,
-                 size_t n)
+/* Whether the request is to be believed: 0, or enum node_error with why. */
+static int believe(const struct asked *a, struct client **client, struct key *key, char *why,
+                   size_t n)
 {
-        *client = NULL;
-        if (rdma_ending) {
-                snprintf(why, n, "memnode is ending");
-                return p->id && opt.resume ? NODE_EBUSY : NODE_ECLOSING;
+        *client = a->p.kind == NODE_NEW ? NULL : client_find(a->p.id);
+        int error = a->p.kind == NODE_NEW
+                            ? challenge_new(&challenge, &a->p, &a->who, now_ms(), key)
+                            : challenge_client(&challenge, &a->p, &a->who, now_ms(),
+                                               *client ? (*client)->secret : NULL);
+
+        snprintf(why, n, "%s",
+                 error == NODE_EKEY ? "no key, one that is not known here, or not its proof"
+                 : error == NODE_ENOKEYS
+                         ? "it comes with a key, and there are none here: start memnode with "
+                           "--keys, or the client without keys="
+                 : error == NODE_EUNKNOWN ? "no such client, or not its proof"
+                 : error == NODE_EBUSY    ? "too many connections within some seconds"
+                                          : "its request was here before");
+        return error;
+}
+
+/* One control connection more: 0, and *party if it counts for one; or enum node_error. */
+static int count_connection(const struct asked *a, const struct client *cl, const struct key *key,
+                            struct party **party, char *why, size_t n)
+{
+        struct party *p = cl && !cl->party ? NULL
+                          : cl             ? party_hold(cl->party)
+                          : *key->name     ? party_of_key(key->name)
+                                           : party_of_origin(a->origin);
+
+        if (!p && (!cl || cl->party)) {
+                snprintf(why, n, "no memory is left");
+                return NODE_EINTERNAL;
         }
-        if (p->kind == NODE_CONTROL && strangers() >= STRANGERS_MAX) {
-                snprintf(why, n, "too many connections that have not said HELLO");
+        if (p && !party_connect(p, !cl)) {
+                snprintf(why, n, "there are too many connections of %s, or of all", party_name(p));
+                party_put(p);
                 return NODE_EBUSY;
         }
-        if (!p->id)
-                return 0;
-        struct client *cl = client_find(p->id, p->secret);
-        if (!cl) {
-                snprintf(why, n, "no such client, or not its secret");
-                return NODE_EUNKNOWN;
+        *party = p;
+        return 0;
+}
+
+static void uncount(struct party *p)
+{
+        if (!p)
+                return;
+        party_disconnect(p);
+        party_put(p);
+}
+
+/* Whether one more connection of a client may be accepted: 0, or why not. */
+static int admit_known(const struct asked *a, struct device *d, struct client *cl, char *why,
+                       size_t n)
+{
+        if (a->p.kind == NODE_DATA && data_of(cl, a->p.member) >= DATA_MAX) {
+                snprintf(why, n, "a process of %s has %u data connections, which is the most",
+                         cl->name, DATA_MAX);
+                return NODE_EBUSY;
+        }
+        if (a->p.kind == NODE_CONTROL && cl->controls >= MEMBERS_MAX) {
+                snprintf(why, n, "%u processes of %s are connected, which is the most",
+                         cl->controls, cl->name);
+                return NODE_EBUSY;
         }
         if (!client_attach(cl, d)) {
                 snprintf(why, n, "what %s has cannot be registered now", cl->name);
@@ -122,19 +227,36 @@ static int admit(const struct node_private *p, struct device *d, struct client *
                          ibv_get_device_name(cl->device->verbs->device));
                 return NODE_EUNKNOWN;
         }
-        if (p->kind == NODE_DATA && data_of(cl, p->member) >= DATA_MAX) {
-                snprintf(why, n, "a process of %s has %u data connections, which is the most",
-                         cl->name, DATA_MAX);
+        return admit_member(cl, &a->p, why, n);
+}
+
+/* Whether a connection that is believed may be accepted: 0, or why not.  Of what is refused nothing
+ * stays. */
+static int admit(const struct asked *a, struct device *d, struct client *cl, const struct key *key,
+                 struct party **party, char *why, size_t n)
+{
+        if (rdma_ending) {
+                snprintf(why, n, "memnode is ending");
+                return cl && opt.resume ? NODE_EBUSY : NODE_ECLOSING;
+        }
+        if (!cl && too_many_strangers(a->origin)) {
+                snprintf(why, n, "too many connections that have not said HELLO");
                 return NODE_EBUSY;
         }
-        if (p->kind == NODE_CONTROL && cl->controls >= MEMBERS_MAX) {
-                snprintf(why, n, "%u processes of %s are connected, which is the most",
-                         cl->controls, cl->name);
-                return NODE_EBUSY;
+        /* The older connection of that member ends, and the new one counts in its place. */
+        struct connection *old =
+                a->p.kind == NODE_CONTROL ? control_of(cl, a->p.member) : NULL;
+        int error = a->p.kind == NODE_DATA || old ? 0
+                                                  : count_connection(a, cl, key, party, why, n);
+        if (error || !cl)
+                return error;
+        error = admit_known(a, d, cl, why, n);
+        if (error) {
+                uncount(*party);
+        } else if (old) {
+                *party = old->party;
+                old->party = NULL;
         }
-        int error = admit_member(cl, p, why, n);
-        if (!error)
-                *client = cl;
         return error;
 }
 
@@ -149,27 +271,31 @@ static int data_setup(struct connection *c)
 
 static unsigned least(unsigned a, int b) { return b < 0 ? 0 : a < (unsigned)b ? a : (unsigned)b; }
 
-static int accept_connection(struct connection *c, const struct node_private *p,
-                             const struct rdma_conn_param *asked)
+static int accept_connection(struct connection *c, const struct asked *a)
 {
+        const struct node_private *p = &a->p;
         uint8_t timeout = ACK_TIMEOUT;
         struct node_private answer = { .magic = NODE_MAGIC,
                                        .version = NODE_VERSION,
                                        .length = sizeof(answer),
-                                       .kind = (uint16_t)c->kind,
+                                       .kind = p->kind,
                                        .depth = p->depth < DEPTH_MAX ? p->depth : DEPTH_MAX,
                                        .generation = c->client ? c->client->restarts : 0,
-                                       .id = p->id };
+                                       .id = p->id,
+                                       .cookie = challenge_cookie(&challenge, &a->who, now_ms()) };
+        const struct ibv_device_attr *d = &c->device->attr;
         struct rdma_conn_param param = {
                 .private_data = &answer,
                 .private_data_len = sizeof(answer),
                 .responder_resources =
-                        (uint8_t)least(asked->responder_resources, c->device->attr.max_qp_rd_atom),
+                        (uint8_t)least(a->param->responder_resources, d->max_qp_rd_atom),
                 .initiator_depth =
-                        (uint8_t)least(asked->initiator_depth, c->device->attr.max_qp_init_rd_atom),
+                        (uint8_t)least(a->param->initiator_depth, d->max_qp_init_rd_atom),
                 .rnr_retry_count = RNR_RETRY,
         };
 
+        proof_answer(&answer, p->proof, c->client ? c->client->secret : c->key.secret,
+                     c->client ? NODE_SECRET : c->key.bytes);
         if (rdma_set_option(c->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
                             sizeof(timeout)) != 0)
                 info_("the ack timeout cannot be set: %s: that a client died may be noticed late",
@@ -181,10 +307,8 @@ static int accept_connection(struct connection *c, const struct node_private *p,
  * control and data: nothing that they sent can arrive any more.  True: there was one. */
 static bool end_older(const struct client *cl, uint64_t member)
 {
-        struct connection *old = connections;
+        struct connection *old = control_of(cl, member);
 
-        while (old && (old->kind != NODE_CONTROL || old->client != cl || old->member != member))
-                old = old->next;
         if (old)
                 connection_end(old);
         connection_end_member(cl, member);
@@ -200,49 +324,43 @@ static void rejoin(struct client *cl, const struct connection *c, bool again)
         cl->controls++;
 }
 
-static void request(struct rdma_cm_id *id, const struct rdma_conn_param *asked)
+/* Makes the connection, to which `party` belongs from here on.  0, or enum node_error with why. */
+static int make(const struct asked *a, struct device *d, struct client *cl, const struct key *key,
+                struct party *party, char *why, size_t n)
 {
-        struct node_private p;
-        struct client *cl = NULL;
-        char why[NODE_TEXT_MAX];
-        struct device *d = device_get(id->verbs);
+        struct connection *c = calloc(1, sizeof(*c));
 
-        int error = node_private_parse(asked->private_data, asked->private_data_len, &p, why,
-                                       sizeof(why));
-        if (!error && d)
-                error = admit(&p, d, &cl, why, sizeof(why));
-        if (error) {
-                reject(id, (enum node_error)error, why);
-                return;
-        }
-        struct connection *c = d ? calloc(1, sizeof(*c)) : NULL;
         if (!c) {
-                reject(id, NODE_EINTERNAL, "no memory or no device is left");
-                return;
+                uncount(party);
+                snprintf(why, n, "no memory is left");
+                return NODE_EINTERNAL;
         }
-        c->id = id;
+        c->id = a->id;
         c->device = d;
-        c->kind = p.kind;
+        c->kind = a->p.kind == NODE_DATA ? NODE_DATA : NODE_CONTROL;
         c->client = cl;
-        c->member = p.member;
-        c->generation = p.generation;
+        c->party = party;
+        c->key = *key;
+        c->member = a->p.member;
+        c->generation = a->p.generation;
         c->deadline = now_ms() + HELLO_MS;
-        peer_text(id, c->peer, sizeof(c->peer));
+        memcpy(c->peer, a->peer, sizeof(c->peer));
+        memcpy(c->origin, a->origin, sizeof(c->origin));
         int err = c->kind == NODE_CONTROL ? control_setup(c) : data_setup(c);
         bool rejoins = c->kind == NODE_CONTROL && cl;
         bool again = !err && rejoins && end_older(cl, c->member);
         if (!err)
-                err = accept_connection(c, &p, asked);
+                err = accept_connection(c, a);
         if (err) {
                 if (rejoins && !cl->controls)
                         cl->gone_at = now_ms();
                 warnx_("%s cannot be served: %s", c->peer, strerror(-err));
                 connection_release(c);
                 free(c);
-                reject(id, NODE_EINTERNAL, strerror(-err));
-                return;
+                snprintf(why, n, "%s", strerror(-err));
+                return NODE_EINTERNAL;
         }
-        id->context = c;
+        a->id->context = c;
         connection_add(c);
         if (rejoins)
                 rejoin(cl, c, again);
@@ -250,6 +368,38 @@ static void request(struct rdma_cm_id *id, const struct rdma_conn_param *asked)
               c->kind == NODE_DATA ? "data"
               : cl                 ? "its old leases"
                                    : "control");
+        return 0;
+}
+
+static void request(struct rdma_cm_id *id, const struct rdma_conn_param *param)
+{
+        struct asked a;
+        struct client *cl = NULL;
+        struct party *party = NULL;
+        struct key key = { .bytes = 0 };
+        char why[NODE_TEXT_MAX];
+
+        fill_in(&a, id, param);
+        int error = node_private_parse(param->private_data, param->private_data_len, &a.p, why,
+                                       sizeof(why));
+        if (!error)
+                error = believe(&a, &cl, &key, why, sizeof(why));
+        if (error == NODE_ECOOKIE) {
+                reject(&a, NODE_ECOOKIE);
+                return;
+        }
+        struct device *d = error ? NULL : device_get(id->verbs);
+        if (!error && !d) {
+                snprintf(why, sizeof(why), "no device is left");
+                error = NODE_EINTERNAL;
+        }
+        if (!error)
+                error = admit(&a, d, cl, &key, &party, why, sizeof(why));
+        if (!error)
+                error = make(&a, d, cl, &key, party, why, sizeof(why));
+        explicit_bzero(&key, sizeof(key));
+        if (error)
+                refuse(&a, (enum node_error)error, why);
 }
 
 void connections_tick(uint64_t now)

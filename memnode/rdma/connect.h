@@ -6,6 +6,8 @@
 
 #include "memnode/rdma/rdma.h"
 
+/* Before the first request.  False: no random numbers are left. */
+bool connect_begin(void);
 void connection_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status,
                       const struct rdma_conn_param *param);
 /* The clock of all control connections. */

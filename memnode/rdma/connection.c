@@ -3,6 +3,8 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include "admission/party.h"
 #include "common/clock.h"
 #include "memnode.h"
 #include "rdma/connection.h"
@@ -44,6 +46,11 @@ void connection_release(struct connection *c)
         if (c->mr)
                 ibv_dereg_mr(c->mr);
         free(c->buffers);
+        explicit_bzero(&c->key, sizeof(c->key));
+        if (c->party) {
+                party_disconnect(c->party);
+                party_put(c->party);
+        }
 }
 
 void connection_end(struct connection *c)

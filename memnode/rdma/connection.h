@@ -10,7 +10,8 @@ extern struct connection *connections;
 
 /* From an accepted request on, it is in the list and counted. */
 void connection_add(struct connection *c);
-/* Frees what control_setup() and rdma_create_qp() made; any part may be missing. */
+/* Frees what control_setup() and rdma_create_qp() made, and it counts for nobody any more; any part
+ * may be missing. */
 void connection_release(struct connection *c);
 /* Ends a connection, for good and at once; its client is not touched.  A function called from a
  * loop over the connections may end any connection: its memory stays and its `next` stays valid

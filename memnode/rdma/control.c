@@ -10,10 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 #include "common/clock.h"
-#include "common/secret.h"
+#include "common/proof.h"
 #include "account.h"
+#include "admission/refusals.h"
 #include "memnode.h"
 #include "pool.h"
 #include "rdma/client.h"
@@ -131,7 +133,12 @@ static bool refuse(struct connection *c, int error, const char *why, bool end)
 {
         struct node_refused *m = compose(c, NODE_REFUSED, sizeof(*m));
 
-        info_("%s is refused: %s", c->client ? c->client->name : c->peer, why);
+        if (c->client)
+                info_("%s is refused: %s", c->client->name, why);
+        else
+                refused(error == NODE_EPROTO || error == NODE_EVERSION ? REFUSED_PROTOCOL
+                                                                       : REFUSED_LIMIT,
+                        c->origin, c->peer, "%s", why);
         atomic_fetch_add_explicit(&rdma_counts.refused, 1, memory_order_relaxed);
         if (!m)
                 return close_soon(c);
@@ -173,39 +180,51 @@ bool control_waits(const struct connection *c)
 
 /* --- what clients say --- */
 
+/* Makes the client of a connection that says HELLO.  0, or enum node_error with why. */
+static int admit(struct connection *c, const char *name, char *why, size_t n)
+{
+        enum node_error error;
+
+        if (rdma_draining) {
+                snprintf(why, n,
+                         "it is being drained, and takes no new clients: name another node");
+                return NODE_ECLOSING;
+        }
+        struct client *cl = client_new(c->device, name, c->party, why, n, &error);
+        if (!cl)
+                return error;
+        if (members_admit(&cl->members, c->member, 0, c->generation) != 0) {
+                client_end(cl);
+                snprintf(why, n, "the node has no memory left");
+                return NODE_EINTERNAL;
+        }
+        c->client = cl;
+        cl->controls = 1;
+        return 0;
+}
+
 static bool hello(struct connection *c, const struct node_hello *m)
 {
         char why[NODE_TEXT_MAX], name[NODE_NAME_MAX];
-        enum node_error error;
+        uint8_t nonce[NODE_NONCE];
 
         if (c->client)
                 return refuse(c, NODE_EPROTO, "a second HELLO on one connection", true);
-        if (opt.have_token && !secret_same(m->token, opt.token, sizeof(opt.token))) {
-                warnx_("%s comes without the right token", c->peer);
-                return refuse(c, NODE_ETOKEN,
-                              "wrong token, or none: give the one of the node's --token-file",
-                              true);
-        }
+        if (getrandom(nonce, sizeof(nonce), 0) != sizeof(nonce))
+                return refuse(c, NODE_EINTERNAL, "no random numbers are left on the node", true);
         snprintf(name, sizeof(name), "%s", m->name[0] ? m->name : c->peer);
-        if (rdma_draining)
-                return refuse(c, NODE_ECLOSING,
-                              "it is being drained, and takes no new clients: name another node",
-                              true);
-        struct client *cl = client_new(c->device, name, why, sizeof(why), &error);
-        if (!cl)
+        int error = admit(c, name, why, sizeof(why));
+        if (error)
                 return refuse(c, error, why, true);
-        c->client = cl;
-        cl->controls = 1;
-        if (members_admit(&cl->members, c->member, 0, c->generation) != 0) {
-                client_end(cl);
-                return refuse(c, NODE_EINTERNAL, "the node has no memory left", true);
-        }
+        struct client *cl = c->client;
+        proof_secret(cl->secret, c->key.secret, c->key.bytes, cl->id, m->nonce, nonce);
+        explicit_bzero(&c->key, sizeof(c->key));
 
         struct node_welcome *w = compose(c, NODE_WELCOME, sizeof(*w));
         if (!w)
                 return flood(c);
         w->id = cl->id;
-        memcpy(w->secret, cl->secret, sizeof(w->secret));
+        memcpy(w->nonce, nonce, sizeof(w->nonce));
         w->limit = account_limit(cl->account);
         w->free = pool_left();
         w->grace_ms = __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);
@@ -328,8 +347,6 @@ static bool received(struct connection *c, unsigned i, size_t length)
         if (too_many(c))
                 return flood(c);
         int error = node_request_parse(buffer(c, i), length, &rq, why, sizeof(why));
-        /* The token must not stay in the buffer. */
-        explicit_bzero(buffer(c, i), NODE_MESSAGE_MAX);
         c->request = error ? 0 : rq.hello.h.request;    /* any of its union */
         if (!(error ? refuse(c, error, why, true) : obey(c, &rq)))
                 return false;
@@ -402,6 +419,8 @@ bool control_tick(struct connection *c, uint64_t now)
 {
         if (!drain(c))
                 return false;
+        if (!c->closing && !c->client && now >= c->deadline)
+                refused(REFUSED_SLOW, c->origin, c->peer, "it did not say HELLO in time");
         if ((c->closing || !c->client) && now >= c->deadline) {
                 connection_lost(c, c->closing ? "it does not take the last words"
                                               : "it did not say HELLO in time");

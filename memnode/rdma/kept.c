@@ -12,12 +12,15 @@
 #include "common/clock.h"
 #include "common/message.h"
 #include "account.h"
+#include "admission/party.h"
 #include "rdma/client.h"
 #include "rdma/connection.h"
 #include "rdma/kept.h"
 
 _Static_assert(RESUME_DIGITS == 2 * NODE_SECRET, "a byte of the secret is two digits");
-_Static_assert(RESUME_NAME == NODE_NAME_MAX && RESUME_PIECES >= LEASES_MAX, "the file has room");
+_Static_assert(RESUME_NAME == NODE_NAME_MAX && RESUME_PARTY >= PARTY_NAME &&
+                       RESUME_PIECES >= LEASES_MAX && RESUME_LEASES >= CLIENTS_MAX,
+               "the file has room");
 
 /* Of the RDMA thread, and once that has ended of the main thread. */
 static struct client *kept;
@@ -63,7 +66,14 @@ int rdma_take_over(struct resume_lease *from, char *why, size_t n)
                 snprintf(why, n, "it has a client twice: remove it to start without");
                 return -EEXIST;
         }
-        cl = client_taken_over(from->name, why, n);
+        struct party *party = *from->party ? party_named(from->party) : NULL;
+        if (*from->party && !party) {
+                snprintf(why, n, "no memory is left: free some on this host");
+                return -ENOMEM;
+        }
+        cl = client_taken_over(from->name, party, why, n);
+        if (party)
+                party_put(party);
         if (!cl)
                 return -ENOMEM;
         cl->id = from->incarnation;
@@ -134,6 +144,7 @@ static int add(struct resume_list *list, const struct client *cl)
         if (!piece)
                 return -ENOMEM;
         snprintf(to.name, sizeof(to.name), "%s", cl->name);
+        snprintf(to.party, sizeof(to.party), "%s", cl->party ? party_name(cl->party) : "");
         for (unsigned i = 0; i < RESUME_DIGITS; i++)
                 to.digits[i] = "0123456789abcdef"[cl->secret[i / 2] >> (i % 2 ? 0 : 4) & 15];
         for (const struct lease *l = cl->leases; l; l = l->next)

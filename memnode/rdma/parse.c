@@ -100,11 +100,13 @@ int node_request_parse(const void *bytes, size_t length, struct node_request *rq
 int node_private_parse(const void *bytes, size_t length, struct node_private *p, char *why,
                        size_t n)
 {
-        if (!bytes || length < sizeof(*p)) {
+        memset(p, 0, sizeof(*p));
+        if (bytes)
+                memcpy(p, bytes, length < sizeof(*p) ? length : sizeof(*p));
+        if (length < offsetof(struct node_private, kind)) {
                 snprintf(why, n, "a connection request without the private data of this protocol");
                 return NODE_EPROTO;
         }
-        memcpy(p, bytes, sizeof(*p));
         if (p->magic != NODE_MAGIC) {
                 snprintf(why, n, "a connection request that is not of this protocol");
                 return NODE_EPROTO;
@@ -116,12 +118,12 @@ int node_private_parse(const void *bytes, size_t length, struct node_private *p,
                          p->version, NODE_VERSION);
                 return NODE_EVERSION;
         }
-        if (p->length != sizeof(*p)) {
-                snprintf(why, n, "a connection request that says %u bytes: it must be %zu",
+        if (p->length != sizeof(*p) || length < sizeof(*p)) {
+                snprintf(why, n, "a connection request that says %u bytes: it must have %zu",
                          p->length, sizeof(*p));
                 return NODE_EPROTO;
         }
-        if (p->kind != NODE_CONTROL && p->kind != NODE_DATA) {
+        if (p->kind != NODE_NEW && p->kind != NODE_CONTROL && p->kind != NODE_DATA) {
                 snprintf(why, n, "a connection request of kind %u, which there is not", p->kind);
                 return NODE_EPROTO;
         }
@@ -129,8 +131,12 @@ int node_private_parse(const void *bytes, size_t length, struct node_private *p,
                 snprintf(why, n, "a connection request that does not say whose it is");
                 return NODE_EPROTO;
         }
-        if (p->kind == NODE_DATA && (!p->id || !p->depth)) {
-                snprintf(why, n, "a data connection without a client or without depth");
+        if (p->kind != NODE_NEW && !p->id) {
+                snprintf(why, n, "a connection request that names no client");
+                return NODE_EPROTO;
+        }
+        if (p->kind == NODE_DATA && !p->depth) {
+                snprintf(why, n, "a data connection without depth");
                 return NODE_EPROTO;
         }
         return 0;

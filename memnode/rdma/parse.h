@@ -26,7 +26,7 @@ struct node_request {
 int node_request_parse(const void *bytes, size_t length, struct node_request *rq, char *why,
                        size_t n);
 /* node_request_parse() for the private data of a connection request; its `length` bytes may include
- * padding. */
+ * padding.  If it fails, *p has what there was of it: as much as the rejection needs. */
 int node_private_parse(const void *bytes, size_t length, struct node_private *p, char *why,
                        size_t n);
 

@@ -13,11 +13,13 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
+#include "common/keys.h"
+#include "memnode/admission/origin.h"
 #include "memnode/members.h"
 #include "nodeproto.h"
 
 #define DEVICES_MAX     16
-#define CLIENTS_MAX     256
+#define CLIENTS_MAX     1024
 #define STRANGERS_MAX   64              /* control connections that have not said HELLO */
 #define DATA_MAX        16              /* data connections a member of a client */
 #define MEMBERS_MAX     256             /* of one client, connected at one time */
@@ -49,6 +51,7 @@ struct client {
         uint8_t secret[NODE_SECRET];
         char name[NODE_NAME_MAX];
         struct account *account;
+        struct party *party;            /* for whom it counts; NULL: for nobody (resume.h) */
         /* Of its own leases and data connections only.  After memnode was restarted NULL, as the
          * registrations of its leases are, until its first connection says which device it is. */
         struct device *device;
@@ -75,12 +78,16 @@ struct connection {
          * its control connection. */
         uint64_t member;
         uint32_t generation;
-        char peer[64];                  /* for the log */
+        char peer[64], origin[ORIGIN_TEXT];     /* for the log */
         bool established, closing;      /* closing: its last messages are being sent */
         /* only `next` is still valid, until connections_reap() */
         bool ended;
         uint64_t deadline;              /* ms: for HELLO, or for closing */
         /* control only */
+        struct party *party;            /* it counts for; NULL: for nobody */
+        /* by which a connection without HELLO has proved itself, no bytes: none was needed; then
+         * overwritten */
+        struct key key;
         struct ibv_cq *cq;
         struct ibv_mr *mr;
         char *buffers;                  /* RECEIVES + SENDS of NODE_MESSAGE_MAX bytes */

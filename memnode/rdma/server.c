@@ -181,6 +181,10 @@ static int start(char *why, size_t n)
 
         if (err)
                 return err;
+        if (!connect_begin()) {
+                snprintf(why, n, "no random numbers are left: see getrandom(2)");
+                return -EIO;
+        }
         channel = rdma_create_event_channel();
         if (!channel) {
                 err = errno ? -errno : -ENODEV;

@@ -9,14 +9,22 @@ tokens() {
     printf 'simsim\n' >"$WORK/wrong"
     chmod 600 "$WORK/token"
     serve m --size 62M --token-file "$WORK/token" &&
-        refused 'rdma.*token' fast --node "$RDMA" &&
-        refused 'rdma.*token' fast --node "$RDMA?token-file=$WORK/wrong" &&
         refused 'nbd.*token' fast --node "$NBD?size=16M" &&
-        refused 'nbd.*token' fast --node "$NBD?size=16M&token-file=$WORK/wrong" &&
-        refused 'nonesuch.*No such file' fast --node "$RDMA?token-file=/nonesuch" || return
-    run_vm rdma 2M --node "$RDMA?token-file=$WORK/token"
+        refused 'nbd.*token' fast --node "$NBD?size=16M&token-file=$WORK/wrong" || return
     run_vm nbd 2M --node "$NBD?size=16M&token-file=$WORK/token"
-    filled rdma nbd && verified rdma nbd
+    filled nbd && verified nbd
+}
+
+keys() {
+    echo alice:000102030405060708090a0b0c0d0e0f >"$WORK/keys"
+    echo alice:00000000000000000000000000000000 >"$WORK/wrong"
+    chmod 600 "$WORK/keys"
+    serve m --size 62M --listen "rdma://$here_address" --keys "$WORK/keys" &&
+        refused 'rdma.*give keys=FILE' fast --node "$RDMA" &&
+        refused 'rdma.*give keys=FILE' fast --node "$RDMA?keys=$WORK/wrong" &&
+        refused 'nonesuch.*No such file' fast --node "$RDMA?keys=/nonesuch" || return
+    run_vm rdma 2M --node "$RDMA?keys=$WORK/keys"
+    filled rdma && verified rdma
 }
 
 false_nodes() {
@@ -32,7 +40,10 @@ version   fast speaks version [0-9]+ of the protocol, this vmrun version [0-9]+:
 install the same version on both
 stranger  fast no memnode: correct the address or the port
 garbage   fast not memnode's protocol: correct the address or the port
-token     fast refused: the token is wrong
+refuses   fast refused: it likes no clients
+key       fast takes only clients with a key of its --keys: give keys=FILE
+cookies   fast takes none of the cookies that it gives
+impostor  fast does not prove that it is the memnode with this key: correct the address
 mute      7 accepted the connection but does not answer: see what it is doing there
 deaf      7 10.77.0.1:7473 does not answer the connection request within
 nodata    7 does not answer the connection request( within|s for data in time)
@@ -381,6 +392,7 @@ mixed() {
 }
 
 try 'a wrong token is refused, the right one is taken' tokens
+try 'a wrong key is refused over RDMA, the right one is taken' keys
 try 'a node of another version, or that is none, or that does not answer' false_nodes
 try 'a size beyond the capacity' beyond_capacity
 try_long 'a second client gets the rest' second_client

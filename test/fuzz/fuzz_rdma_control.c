@@ -1,6 +1,6 @@
 /*
  * Fuzzes the control side of the RDMA server with libFuzzer: connection requests and messages
- * (memnode/rdma/parse.c, connect.c, control.c), and the clients and leases behind them
+ * (memnode/rdma/parse.c, challenge.c, connect.c, control.c), and the clients and leases behind them
  * (client.c, account.c, pool.c).  The network card is a fake, below. Built and run by ./run.
  *
  * Threat model. An attacker who reaches memnode's RDMA port chooses the private data of connection
@@ -12,8 +12,10 @@
  *     connections may be reached from afar;
  *   - memory that goes back is no longer registered; the domains, queues and registrations of a
  *     client that ended are gone;
+ *   - a connection is made only of a request with a proof, which was not there before, and with a
+ *     cookie that memnode gave to that address not long ago; the acceptance has a proof, too;
  *   - every answer is a whole message of the protocol with text that ends; without HELLO there is
- *     no lease, and with a wrong secret no client; a client has no more than its limit;
+ *     no lease; a client has no more than its limit;
  *   - when all is over nothing is left behind, and the pool is whole.
  * Out of scope: the card itself, its driver and rdma_cm, which reject packets that are none before
  * memnode sees them; the data connections, on which the card checks addresses and keys
@@ -21,6 +23,7 @@
  *
  * An input is a script of steps of one byte and what it needs: see step().
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -30,6 +33,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "common/clock.h"
+#include "common/proof.h"
+#include "memnode/admission/keyring.h"
+#include "memnode/admission/party.h"
 #include "memnode/memnode.h"
 #include "memnode/pool.h"
 #include "memnode/rdma/client.h"
@@ -81,6 +87,18 @@ ssize_t fuzz_getrandom(void *buf, size_t n, unsigned flags)
                 ((uint8_t *)buf)[i] = (uint8_t)(random_state >> 56);
         }
         return (ssize_t)n;
+}
+
+/* --- the keys --- */
+
+static bool keys_used;
+static const struct key alice = { .name = "alice", .secret = "the secret of alice", .bytes = 19 };
+bool keyring_is_used(void) { return keys_used; }
+bool keyring_find_mark(uint64_t mark, struct key *k)
+{
+        if (mark == proof_mark(alice.name))
+                *k = alice;
+        return mark == proof_mark(alice.name);
 }
 
 /* --- the card --- */
@@ -184,11 +202,38 @@ struct peer {
         unsigned nsent;
         bool greeted;                   /* a WELCOME came */
         uint64_t slab;                  /* of the last GRANT */
+        struct node_private ask;        /* as memnode gets it, if it is whole */
+        uint32_t qpn;
+        uint8_t nonce[NODE_NONCE];      /* of the last HELLO */
 };
 static struct peer *peers[PEERS];
 /* of every WELCOME: a run has 300 steps */
 static struct { uint64_t id; uint8_t secret[NODE_SECRET]; } known[512];
 static unsigned nknown;
+/* the last cookie of each address, and of what time */
+static struct { uint64_t cookie, at; } given[4];
+/* of connections: each may count once */
+static uint8_t proofs[512][NODE_PROOF];
+static unsigned nproofs;
+
+/* The secret with which a request must be proved, of n bytes; NULL: it cannot be. */
+static const uint8_t *secret_of(const struct node_private *p, size_t *n)
+{
+        bool is_alice = p->id == proof_mark(alice.name);
+
+        *n = p->kind != NODE_NEW ? NODE_SECRET : keys_used ? alice.bytes : 0;
+        if (p->kind == NODE_NEW)
+                return keys_used ? (is_alice ? alice.secret : NULL) : p->id ? NULL : alice.secret;
+        for (unsigned k = 0; k < nknown; k++)
+                if (known[k].id == p->id)
+                        return known[k].secret;
+        return NULL;
+}
+
+static unsigned number_of(const struct peer *p)
+{
+        return ntohl(p->id.route.addr.dst_sin.sin_addr.s_addr) & 3;
+}
 
 struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *context,
                              struct ibv_comp_channel *ch, int v)
@@ -279,7 +324,7 @@ static void answer(struct peer *p, const struct node_header *h, size_t n)
             h->length != n)
                 FAIL("an answer that is no message");
         const struct node_refused *r = (const void *)h;
-        if (h->type == NODE_REFUSED && (!r->error || r->error > NODE_ECUT || !r->text[0] ||
+        if (h->type == NODE_REFUSED && (!r->error || r->error > NODE_ENOKEYS || !r->text[0] ||
                                         !memchr(r->text, 0, sizeof(r->text))))
                 FAIL("a refusal without a reason");
         const struct node_welcome *w = (const void *)h;
@@ -289,7 +334,8 @@ static void answer(struct peer *p, const struct node_header *h, size_t n)
                         FAIL("not a WELCOME");
                 p->greeted = true;
                 known[nknown].id = w->id;
-                memcpy(known[nknown++].secret, w->secret, NODE_SECRET);
+                proof_secret(known[nknown++].secret, alice.secret, keys_used ? alice.bytes : 0,
+                             w->id, p->nonce, w->nonce);
         }
         const struct node_grant *g = (const void *)h;
         if (h->type == NODE_GRANT) {
@@ -339,30 +385,64 @@ void rdma_destroy_qp(struct rdma_cm_id *id)
         id->qp = NULL;
         live_qps--;
 }
+/* Whether memnode may accept it. */
+static void is_proved(const struct peer *p)
+{
+        uint8_t address[PROOF_ADDRESS];
+        unsigned i = number_of(p);
+        size_t n;
+        const uint8_t *secret = secret_of(&p->ask, &n);
+
+        proof_address(address, &p->id.route.addr.dst_addr);
+        if (!secret || !proof_request_holds(&p->ask, address, p->qpn, secret, n))
+                FAIL("accepted without a proof");
+        if (p->ask.cookie != given[i].cookie || clock_ms - given[i].at >= 20000)
+                FAIL("accepted without a cookie");
+        for (unsigned k = 0; n && k < nproofs; k++)
+                if (memcmp(proofs[k], p->ask.proof, NODE_PROOF) == 0)
+                        FAIL("a proof counts twice");
+        memcpy(proofs[nproofs++], p->ask.proof, NODE_PROOF);
+}
+
 int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
+        struct peer *p = (struct peer *)id;
         struct node_private a;
+        size_t n;
         if (param->private_data_len != sizeof(a))
                 FAIL("accepted without private data");
         memcpy(&a, param->private_data, sizeof(a));
         if (a.magic != NODE_MAGIC || a.version != NODE_VERSION || a.length != sizeof(a) ||
             a.depth > DEPTH_MAX)
                 FAIL("accepted with private data that is none");
-        for (unsigned i = 0; i < NODE_SECRET; i++)
-                if (a.secret[i])
-                        FAIL("a secret in an acceptance");
-        ((struct peer *)id)->accepted = true;
+        is_proved(p);
+        const uint8_t *secret = secret_of(&p->ask, &n);
+        if (!proof_answer_holds(&a, p->ask.proof, secret, n))
+                FAIL("an acceptance without a proof");
+        p->accepted = true;
         return 0;
 }
+static bool again;                      /* the last request lacked a cookie */
 int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len)
 {
         struct node_private a;
         if (len != sizeof(a))
                 FAIL("rejected without private data");
         memcpy(&a, data, sizeof(a));
-        if (a.magic != NODE_MAGIC || !a.kind || a.kind > NODE_ECUT)
+        if (a.magic != NODE_MAGIC || !a.kind || a.kind > NODE_ENOKEYS)
                 FAIL("rejected without a reason");
-        ((struct peer *)id)->rejected = true;
+        for (unsigned i = 0; i < NODE_PROOF; i++)
+                if (a.proof[i])
+                        FAIL("a proof in a rejection");
+        if ((a.kind == NODE_ECOOKIE) != (a.cookie != 0))
+                FAIL("a cookie without being asked for, or none");
+        struct peer *p = (struct peer *)id;
+        p->rejected = true;
+        again = a.kind == NODE_ECOOKIE;
+        if (again) {
+                given[number_of(p)].cookie = a.cookie;
+                given[number_of(p)].at = clock_ms / 10000 * 10000;
+        }
         return 0;
 }
 int rdma_disconnect(struct rdma_cm_id *id) { (void)id; return 0; }
@@ -401,56 +481,87 @@ static size_t bytes(struct reader *r, void *to, size_t n)
         return n;
 }
 
-static void connect_peer(struct reader *r, unsigned i)
-{
-        struct node_private p = {
-                NODE_MAGIC, NODE_VERSION, sizeof(p), NODE_CONTROL, 8, 1, 1, 0, { 0 }
-        };
-        uint8_t raw[255] = { 0 };
-        size_t len = 56;                /* as rdma_cm pads it */
-        unsigned how = byte(r);
+static struct { uint8_t raw[255]; size_t len; uint32_t qpn; unsigned from; } asked;
 
-        if (peers[i])
-                return;
-        p.member = 1 + (how >> 7);
-        p.generation = 1 + how % 5;
-        if (how & 1)
-                p.kind = NODE_DATA;
-        if (how & 2 && nknown) {
-                unsigned k = nknown - 1 - (how >> 4 & 7) % nknown;
-                p.id = known[k].id;
-                memcpy(p.secret, known[k].secret, NODE_SECRET);
-        }
-        memcpy(raw, &p, sizeof(p));
-        if (how & 4)                    /* one byte of it is another */
-                raw[byte(r) % sizeof(p)] ^= (uint8_t)byte(r);
-        if (how & 8)
-                len = bytes(r, raw, byte(r));
+/* Sends `asked` as peer i. */
+static void ask(unsigned i, unsigned how)
+{
         struct peer *peer = calloc(1, sizeof(*peer));
-        uint8_t *copy = malloc(len ? len : 1);
-        memcpy(copy, raw, len);
+        uint8_t *copy = malloc(asked.len ? asked.len : 1);
+
+        memcpy(copy, asked.raw, asked.len);
+        memcpy(&peer->ask, asked.raw, sizeof(peer->ask));
+        peer->qpn = asked.qpn;
         peer->id.verbs = &verbs;
-        peer->id.route.addr.dst_addr.sa_family = AF_INET;
+        peer->id.route.addr.dst_sin = (struct sockaddr_in){
+                .sin_family = AF_INET, .sin_addr = { htonl(0x0a000000u | asked.from) }
+        };
         peers[i] = peer;
         live_ids++;
-        struct rdma_conn_param param = { .private_data = len ? copy : NULL,
-                                         .private_data_len = (uint8_t)len,
+        again = false;
+        struct rdma_conn_param param = { .private_data = asked.len ? copy : NULL,
+                                         .private_data_len = (uint8_t)asked.len,
                                          .responder_resources = (uint8_t)how,
-                                         .initiator_depth = 1 };
+                                         .initiator_depth = 1,
+                                         .qp_num = asked.qpn };
         connection_event(&peer->id, RDMA_CM_EVENT_CONNECT_REQUEST, 0, &param);
         free(copy);
         if (peers[i] != peer)
                 return;
-        if (!peer->accepted)
-                FAIL("a request that is neither accepted nor rejected");
-        memcpy(&p, raw, sizeof(p));
-        bool secret = !p.id;
-        for (unsigned k = 0; k < nknown; k++)
-                secret |=
-                        p.id == known[k].id && memcmp(p.secret, known[k].secret, NODE_SECRET) == 0;
-        if (len < sizeof(p) || !secret || (p.kind == NODE_DATA && !p.id))
-                FAIL("accepted without the secret of a client");
-        peer->greeted = p.id;           /* then its client has said HELLO before */
+        if (!peer->accepted || asked.len < sizeof(peer->ask))
+                FAIL("a request that is neither accepted nor rejected, or not whole");
+        peer->greeted = peer->ask.kind != NODE_NEW;     /* then its client has said HELLO before */
+}
+
+/* more: bits 0 and 1 choose the address; 2: a field changes before the proof is made; 3: after it;
+ * 4: no right secret is known; 5: the cookie stays as it is; 6: the last request comes again, from
+ * there; 7: over the same queue pair. */
+static void connect_peer(struct reader *r, unsigned i)
+{
+        struct node_private p = {
+                NODE_MAGIC, NODE_VERSION, sizeof(p), NODE_NEW, 8, 1, 1, 0, { 0 }, 0
+        };
+        unsigned how = byte(r), more = byte(r);
+        uint8_t address[PROOF_ADDRESS];
+        struct sockaddr_in from = { .sin_family = AF_INET };
+        size_t n;
+
+        if (peers[i])
+                return;
+        asked.from = more & 3;
+        asked.qpn += !(more & 0x80);
+        if (more & 0x40) {
+                ask(i, how);
+                return;
+        }
+        p.member = 1 + (how >> 7);
+        p.generation = 1 + how % 5;
+        p.id = keys_used ? proof_mark(alice.name) : 0;
+        if (how & 2 && nknown) {
+                unsigned k = nknown - 1 - (how >> 4 & 7) % nknown;
+                p.kind = how & 1 ? NODE_DATA : NODE_CONTROL;
+                p.id = known[k].id;
+        }
+        if (more & 4)
+                ((uint8_t *)&p)[byte(r) % sizeof(p)] ^= (uint8_t)byte(r);
+        unsigned changed = more & 8 ? byte(r) % sizeof(p) : 0, by = more & 8 ? byte(r) : 0;
+        size_t len = how & 8 ? bytes(r, asked.raw, byte(r)) : 56;
+        from.sin_addr.s_addr = htonl(0x0a000000u | asked.from);
+        proof_address(address, (struct sockaddr *)&from);
+        for (unsigned tries = 0; tries < 2; tries++) {
+                const uint8_t *secret = secret_of(&p, &n);
+                if (!(more & 0x20))
+                        p.cookie = given[asked.from].cookie;
+                proof_request(&p, address, asked.qpn, secret && !(more & 0x10) ? secret : address,
+                              secret ? n : PROOF_ADDRESS);
+                if (!(how & 8))
+                        memcpy(asked.raw, &p, sizeof(p));
+                asked.len = len;        /* as rdma_cm pads it, or cut */
+                asked.raw[changed] ^= (uint8_t)by;
+                ask(i, how);
+                if (!again || peers[i])
+                        return;
+        }
 }
 
 static void event(unsigned i, enum rdma_cm_event_type type)
@@ -503,8 +614,10 @@ static void send_to(struct reader *r, unsigned i, unsigned how)
                 return;                 /* the card would wait: nothing arrives */
         memset(&m, 0, sizeof(m));
         m.h = (struct node_header){ NODE_MAGIC, NODE_VERSION, (uint16_t)type, (uint32_t)len, 0 };
-        if (type == NODE_HELLO)
+        if (type == NODE_HELLO) {
                 memset(m.hello.name, (int)(what | 1), what % 65);
+                memset(m.hello.nonce, (int)what, sizeof(m.hello.nonce));
+        }
         if (type == NODE_LEASE)
                 m.lease.bytes = what < 200 ? (what % 40) * 4096ull : (uint64_t)what << (what & 63);
         if (type == NODE_RELEASE || type == NODE_FIND)
@@ -527,6 +640,7 @@ static void send_to(struct reader *r, unsigned i, unsigned how)
         if (len > NODE_MESSAGE_MAX)
                 len = NODE_MESSAGE_MAX; /* the card ends a connection whose message does not fit */
         memcpy(p->receive[0].at, &m, len);
+        memcpy(p->nonce, m.hello.nonce, sizeof(p->nonce));
         complete(p->qp.recv_cq, p->receive[0].wr, IBV_WC_SUCCESS, len);
         memmove(p->receive, p->receive + 1, --p->nreceives * sizeof(p->receive[0]));
         wake(i);
@@ -600,6 +714,21 @@ static void check_all(void)
                 FAIL("protection domains and clients are not as many");
 }
 
+/* No connection counts for a party any more: one has as many as there are for one. */
+static void all_is_given_back(void)
+{
+        struct party *p = party_of_origin("fuzz");
+        unsigned n = 0;
+
+        while (party_connect(p, true))
+                n++;
+        for (unsigned i = 0; i < n; i++)
+                party_disconnect(p);
+        party_put(p);
+        if (n != PARTY_ORIGIN_PART(PARTY_CONNECTIONS))
+                FAIL("connections count that are no more");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -616,10 +745,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 if (pool_open(POOL, 4096, why, sizeof(why)) != 0)
                         FAIL(why);
         }
-        random_state = nknown = 0;
+        random_state = nknown = nproofs = 0;
+        memset(given, 0, sizeof(given));
+        memset(&asked, 0, sizeof(asked));
         rdma_draining = false;
-        opt.have_token = size && data[size - 1] & 1;
-        memcpy(opt.token, opt.have_token ? "\1\1\1" : "\0\0\0", 3);
+        keys_used = size && data[size - 1] & 1;
+        if (!connect_begin())
+                FAIL("no random numbers");
         for (unsigned steps = 0; r.left && steps < 300; steps++) {
                 step(&r);
                 connections_reap();
@@ -633,6 +765,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 connection_end(connections);
         connections_reap();
         check_all();
+        all_is_given_back();
         if (live_mrs || live_qps || live_ids || live_cqs != 1 || atomic_load(&rdma_counts.leases) ||
             pool_left() != POOL)
                 FAIL("something is left behind");

@@ -4,8 +4,14 @@
  *
  *      client ADDRESS[:PORT] VERB [ARGUMENT...]...
  *
+ *      key NAME:HEX            from now on; `key -`: without one, as at first
  *      connect                 control connection; it must be accepted
- *      hello [TOKEN|-]         HELLO; WELCOME must come                (-: without token)
+ *      connect-denied ERROR    it must be rejected with ERROR
+ *      again N                 so many requests with the proof, queue pair number and cookie of the
+ *                              last connection must all be rejected
+ *      old                     a control connection as version 5 asks for it must be rejected, so
+ *                              that version 5 understands it
+ *      hello                   HELLO; WELCOME must come
  *      data                    one more data connection
  *      data-denied ERROR       a data connection with a wrong secret must be rejected with ERROR
  *      data-refused ERROR      a data connection with the right secret must be rejected with ERROR
@@ -54,7 +60,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "nodeproto.h"
+#include "common/keys.h"
+#include "common/proof.h"
 
 #define WAIT_MS  10000
 #define CHUNK    (256ul << 10)
@@ -76,6 +83,9 @@ static char *memory;                    /* RECEIVES + 1 messages, then CHUNK byt
 #define DATA_AT ((RECEIVES + 1) * NODE_MESSAGE_MAX)
 
 static struct node_welcome me;
+static uint8_t secret[NODE_SECRET];     /* with `me` */
+static struct key key;
+static uint64_t cookie;                 /* the last one that memnode gave */
 static struct node_grant slab[SLABS];
 static unsigned nslabs;
 static uint64_t member = 1;
@@ -164,19 +174,12 @@ static void post_receive(unsigned i)
 
 static unsigned restarts;               /* as the last acceptance says */
 
-/* 0, or the error of the rejection. */
-static unsigned try_link(struct link *l, const struct node_private *hello)
+/* As far as to connect: address, route, queue pair. */
+static void prepare(struct link *l)
 {
         struct ibv_qp_init_attr qp = { .qp_type = IBV_QPT_RC,
                                        .sq_sig_all = 1,
                                        .cap = { 64, RECEIVES, 1, 1, 0 } };
-        struct rdma_conn_param param = { .private_data = hello,
-                                         .private_data_len = sizeof(*hello),
-                                         .responder_resources = 16,
-                                         .initiator_depth = 16,
-                                         .retry_count = 6,
-                                         .rnr_retry_count = 7 };
-        struct node_private p;
         uint8_t timeout = 14;
 
         memset(l, 0, sizeof(*l));
@@ -196,23 +199,55 @@ static unsigned try_link(struct link *l, const struct node_private *hello)
         if (l == &control)
                 for (unsigned i = 0; i < RECEIVES; i++)
                         post_receive(i);
+}
+
+/* Asks with n bytes.  True: accepted; *answer is what came with that, or with the rejection. */
+static bool ask_for(struct link *l, const void *bytes, size_t n, struct node_private *answer)
+{
+        struct rdma_conn_param param = { .private_data = bytes,
+                                         .private_data_len = (uint8_t)n,
+                                         .responder_resources = 16,
+                                         .initiator_depth = 16,
+                                         .retry_count = 6,
+                                         .rnr_retry_count = 7 };
+        int type;
+
         if (rdma_connect(l->id, &param) != 0)
                 fail("cannot connect: %s", strerror(errno));
-        int type;
         do                              /* the end of older connections may come first */
-                type = event(WAIT_MS, NULL, &p);
+                type = event(WAIT_MS, NULL, answer);
         while (type == RDMA_CM_EVENT_TIMEWAIT_EXIT || type == RDMA_CM_EVENT_DISCONNECTED);
-        if (type == RDMA_CM_EVENT_ESTABLISHED) {
-                if (p.magic != NODE_MAGIC || p.version != NODE_VERSION || p.kind != hello->kind ||
-                    p.length != sizeof(p))
-                        fail("accepted with private data that is not of the protocol");
-                l->up = true;
-                restarts = p.generation;
-                return 0;
-        }
-        if (type != RDMA_CM_EVENT_REJECTED)
+        if (type != RDMA_CM_EVENT_ESTABLISHED && type != RDMA_CM_EVENT_REJECTED)
                 fail("no connection: %s", type < 0 ? "nothing came" : rdma_event_str(type));
-        return p.magic == NODE_MAGIC ? p.kind : 1000;
+        l->up = type == RDMA_CM_EVENT_ESTABLISHED;
+        return l->up;
+}
+
+static struct node_private last;        /* the request of the last connection that was tried */
+
+/* 0, or the error of the rejection.  The secret: n bytes. */
+static unsigned try_link(struct link *l, struct node_private *p, const void *with, size_t n)
+{
+        uint8_t address[PROOF_ADDRESS];
+        struct node_private a;
+
+        prepare(l);
+        proof_address(address, rdma_get_local_addr(l->id));
+        p->cookie = cookie;
+        proof_request(p, address, l->id->qp->qp_num, with, n);
+        last = *p;
+        if (!ask_for(l, p, sizeof(*p), &a)) {
+                cookie = a.kind == NODE_ECOOKIE ? a.cookie : cookie;
+                return a.magic == NODE_MAGIC ? a.kind : 1000;
+        }
+        if (a.magic != NODE_MAGIC || a.version != NODE_VERSION || a.kind != p->kind ||
+            a.length != sizeof(a))
+                fail("accepted with private data that is not of the protocol");
+        if (!proof_answer_holds(&a, p->proof, with, n))
+                fail("accepted without a proof");
+        cookie = a.cookie;
+        restarts = a.generation;
+        return 0;
 }
 
 static void end_link(struct link *l)
@@ -227,29 +262,64 @@ static void end_link(struct link *l)
         memset(l, 0, sizeof(*l));
 }
 
-static void connect_as(struct link *l, enum node_kind kind, bool known, bool wrong_secret,
-                       unsigned expected)
+static void connect_as(struct link *l, enum node_kind kind, bool wrong_secret, unsigned expected)
 {
         struct node_private p = { .magic = NODE_MAGIC,
                                   .version = NODE_VERSION,
                                   .length = sizeof(p),
                                   .kind = (uint16_t)kind,
                                   .depth = 64,
-                                  .generation = kind == NODE_CONTROL ? ++generation : generation,
-                                  .member = member };
+                                  .generation = kind == NODE_DATA ? generation : ++generation,
+                                  .member = member,
+                                  .id = kind != NODE_NEW ? me.id
+                                        : *key.name      ? proof_mark(key.name)
+                                                         : 0 };
+        unsigned error = NODE_ECOOKIE;
+        uint8_t with[KEY_SECRET_MAX];
+        size_t n = kind == NODE_NEW ? key.bytes : sizeof(secret);
 
-        if (known) {
-                p.id = me.id;
-                memcpy(p.secret, me.secret, sizeof(p.secret));
-                p.secret[3] ^= wrong_secret;
+        memcpy(with, kind == NODE_NEW ? key.secret : secret, n);
+        with[3] ^= wrong_secret;
+        for (unsigned i = 0; i < 2 && error == NODE_ECOOKIE; i++) {
+                if (l->id)
+                        end_link(l);
+                error = try_link(l, &p, with, n);
         }
-        if (l->id)
-                end_link(l);
-        unsigned error = try_link(l, &p);
         if (error != expected)
                 fail("connecting: error %u, expected %u", error, expected);
         if (error)
                 end_link(l);
+}
+
+/* The request of the last connection, on queue pairs of other numbers: they would be whose proof it
+ * is not. */
+static void again(unsigned n)
+{
+        struct node_private a;
+
+        for (struct link l; n--; end_link(&l)) {
+                prepare(&l);
+                if (ask_for(&l, &last, sizeof(last), &a))
+                        fail("a request that is not its own was accepted");
+        }
+}
+
+static void old(void)
+{
+        struct { uint32_t magic; uint16_t version, length, kind, depth; uint32_t generation;
+                 uint64_t member, id; uint8_t secret[16]; } p = {
+                NODE_MAGIC, 5, sizeof(p), NODE_CONTROL, 64, 1, 1, 0, { 0 }
+        };
+        struct node_private a;
+        struct link l;
+
+        prepare(&l);
+        if (ask_for(&l, &p, sizeof(p), &a))
+                fail("version 5 was accepted");
+        if (a.magic != NODE_MAGIC || a.version != NODE_VERSION || a.length != sizeof(p) ||
+            a.kind != NODE_EVERSION)
+                fail("version 5 does not understand the rejection");
+        end_link(&l);
 }
 
 /* --- control messages --- */
@@ -336,17 +406,17 @@ static bool ask(const void *m, size_t size, enum node_type reply, void *to, size
         return true;
 }
 
-static void hello(const char *token)
+static void hello(void)
 {
         struct node_hello m;
         header(&m, NODE_HELLO, sizeof(m));
-        if (strcmp(token, "-") != 0)
-                memcpy(m.token, token, strnlen(token, sizeof(m.token)));
+        memset(m.nonce, getpid(), sizeof(m.nonce));
         snprintf(m.name, sizeof(m.name), "test %d", (int)getpid());
-        if (ask(&m, sizeof(m), NODE_WELCOME, &me, sizeof(me)))
-                printf("welcome limit %llu free %llu grace %u depth %u\n",
-                       (unsigned long long)me.limit, (unsigned long long)me.free, me.grace_ms,
-                       me.depth);
+        if (!ask(&m, sizeof(m), NODE_WELCOME, &me, sizeof(me)))
+                return;
+        proof_secret(secret, key.secret, key.bytes, me.id, m.nonce, me.nonce);
+        printf("welcome limit %llu free %llu grace %u depth %u\n", (unsigned long long)me.limit,
+               (unsigned long long)me.free, me.grace_ms, me.depth);
 }
 
 static void lease(uint64_t bytes)
@@ -537,7 +607,7 @@ static void must_not_reach(uint64_t address, uint32_t key)
                 if (s != IBV_WC_REM_ACCESS_ERR)
                         fail("a forged %s: %s, expected %s", ops[i].name, ibv_wc_status_str(s),
                              ibv_wc_status_str(IBV_WC_REM_ACCESS_ERR));
-                connect_as(&data, NODE_DATA, true, false, 0);   /* an error ends the connection */
+                connect_as(&data, NODE_DATA, false, 0);   /* an error ends the connection */
         }
 }
 
@@ -596,19 +666,30 @@ static void run(const char *verb)
         uint64_t a;
 
         if (!strcmp(verb, "connect"))
-                connect_as(&control, NODE_CONTROL, false, false, 0);
+                connect_as(&control, NODE_NEW, false, 0);
+        else if (!strcmp(verb, "connect-denied"))
+                connect_as(&control, NODE_NEW, false, (unsigned)number());
+        else if (!strcmp(verb, "key")) {
+                const char *text = word();
+                key = (struct key){ .bytes = 0 };
+                if (strcmp(text, "-") != 0 && keys_line(text, strlen(text), &key))
+                        fail("%s is no key", text);
+        } else if (!strcmp(verb, "again"))
+                again((unsigned)number());
+        else if (!strcmp(verb, "old"))
+                old();
         else if (!strcmp(verb, "hello"))
-                hello(word());
+                hello();
         else if (!strcmp(verb, "data"))
-                connect_as(&data, NODE_DATA, true, false, 0);
+                connect_as(&data, NODE_DATA, false, 0);
         else if (!strcmp(verb, "data-refused"))
-                connect_as(&data, NODE_DATA, true, false, (unsigned)number());
+                connect_as(&data, NODE_DATA, false, (unsigned)number());
         else if (!strcmp(verb, "data-denied"))
-                connect_as(&data, NODE_DATA, true, true, (unsigned)number());
+                connect_as(&data, NODE_DATA, true, (unsigned)number());
         else if (!strcmp(verb, "rejoin"))
-                connect_as(&control, NODE_CONTROL, true, false, 0);
+                connect_as(&control, NODE_CONTROL, false, 0);
         else if (!strcmp(verb, "rejoin-denied"))
-                connect_as(&control, NODE_CONTROL, true, false, (unsigned)number());
+                connect_as(&control, NODE_CONTROL, false, (unsigned)number());
         else if (!strcmp(verb, "member"))
                 member = number();
         else if (!strcmp(verb, "generation"))   /* the next control connection has the one after */

@@ -309,9 +309,21 @@ static void case_stopped(const struct target *t)
         verdict("passed", "%llu requests", (unsigned long long)harness.done);
 }
 
-static void case_wrong_token(const struct target *t)
+static void case_wrong_key(const struct target *t)
 {
-        memset(settings.token, 'x', sizeof(settings.token));
+        settings.key.secret[0] ^= 1;
+        open_node(t->rest);
+}
+
+static void case_unknown_key(const struct target *t)
+{
+        strcpy(settings.key.name, "mallory");
+        open_node(t->rest);
+}
+
+static void case_no_key(const struct target *t)
+{
+        settings.key = (struct key){ .bytes = 0 };
         open_node(t->rest);
 }
 
@@ -763,7 +775,11 @@ static const struct test {
         { "another version", "version", case_open, "refused", "of the protocol, this vmrun version",
           15000, 0 },
         { "no memnode", "stranger", case_open, "refused", "no memnode", 15000, 0 },
-        { "a wrong token", "token", case_open, "refused", "the token is wrong", 15000, 0 },
+        { "a node that refuses", "refuses", case_open, "refused", "likes no clients", 15000, 0 },
+        { "a node that wants a key", "key", case_open, "refused", "give keys=FILE", 15000, 0 },
+        { "cookies that are not taken", "cookies", case_open, "refused", "none of the cookies",
+          15000, 0 },
+        { "an impostor", "impostor", case_open, "refused", "does not prove", 15000, 0 },
         { "garbage for an answer", "garbage", case_open, "refused", "not memnode's protocol", 15000,
           0 },
         { "a node that does not answer HELLO", "mute", case_open, "refused", "does not answer",
@@ -791,26 +807,29 @@ static const struct test real_tests[] = {
         { "leases to the end of memnode", "", case_lease, "passed", "", 30000, 0 },
         { "memnode is stopped", "", case_stopped, "passed", "", 30000, 0 },
         { "hand back: a second process joins later", "", case_back_join, "passed", "", 30000, 0 },
-        { "memnode refuses a token", "", case_wrong_token, "refused", "token", 3000, 0 },
+        { "memnode refuses a wrong key", "", case_wrong_key, "refused", "give keys=FILE", 3000, 0 },
+        { "memnode refuses an unknown key", "", case_unknown_key, "refused", "give keys=FILE", 3000,
+          0 },
+        { "memnode refuses who has no key", "", case_no_key, "refused", "give keys=FILE", 3000, 0 },
         { "memnode ends", "", case_term, "lost", "it said goodbye", 10000, 0 },
         { "memnode is killed", "", case_killed, "lost", "nothing listens", 10000, 0 },
 };
 
-#define TOKEN "open-sesame"
+#define KEY "alice:000102030405060708090a0b0c0d0e0f"
 
-/* The name of a file with the token. */
-static const char *token_file(void)
+/* The name of a file with the key. */
+static const char *key_file(void)
 {
-        static char name[] = "/tmp/vmrun-test-token-XXXXXX";
+        static char name[] = "/tmp/vmrun-test-keys-XXXXXX";
         int fd = mkstemp(name);
-        if (fd < 0 || write(fd, TOKEN "\n", sizeof(TOKEN)) != sizeof(TOKEN))
+        if (fd < 0 || write(fd, KEY "\n", sizeof(KEY)) != sizeof(KEY))
                 abort();
         close(fd);
         return name;
 }
 
 /* Starts memnode and waits for its READY=1. */
-static pid_t start_memnode(const char *path, const char *token, const char *address, uint16_t port)
+static pid_t start_memnode(const char *path, const char *keys, const char *address, uint16_t port)
 {
         struct sockaddr_un at = { .sun_family = AF_UNIX };
         struct timeval patience = { .tv_sec = 20 };
@@ -831,7 +850,7 @@ static pid_t start_memnode(const char *path, const char *token, const char *addr
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
                 setenv("NOTIFY_SOCKET", name, 1);
                 execl(path, path, "--size", size, "--listen", url, "--hugepages", "none",
-                      "--token-file", token, NULL);
+                      "--keys", keys, NULL);
                 perror(path);
                 _exit(1);
         }
@@ -943,7 +962,7 @@ static void node_cases(const char *address, const char *word)
 static void memnode_cases(const char *path, const char *address, const char *word)
 {
         struct target target = { .commands = -1 };
-        const char *token = token_file();
+        const char *keys = key_file();
         uint16_t port = 7600;
         char text[700];
         int ms;
@@ -952,9 +971,10 @@ static void memnode_cases(const char *path, const char *address, const char *wor
                 const struct test *t = &real_tests[i];
                 if (!strstr(t->name, word))
                         continue;
-                memcpy(settings.token, TOKEN, sizeof(TOKEN) - 1);
+                if (keys_line(KEY, sizeof(KEY) - 1, &settings.key))
+                        abort();
                 if (!target.node) {
-                        target.node = start_memnode(path, token, address, ++port);
+                        target.node = start_memnode(path, keys, address, ++port);
                         snprintf(target.rest, sizeof(target.rest), "//%s:%u", address, port);
                 }
                 run_client(t, &target, text, sizeof(text), &ms);
@@ -967,7 +987,7 @@ static void memnode_cases(const char *path, const char *address, const char *wor
         }
         if (target.node)
                 kill(target.node, SIGKILL);
-        unlink(token);
+        unlink(keys);
 }
 
 static int run_url(const char *url, const char *time)

@@ -14,11 +14,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "common/proof.h"
 #include "node.h"
 #include "nodeproto.h"
 
 #define CONNS    16
 #define RECEIVES 4
+#define COOKIE   0x6b6f6f43             /* the one that it takes */
 
 struct conn {
         struct rdma_cm_id *id;          /* NULL: free */
@@ -141,17 +143,19 @@ static void set_up_device(struct ibv_context *verbs)
 
 static void reject(struct rdma_cm_id *id, uint16_t version, uint16_t error)
 {
-        struct node_private r = {
-                .magic = NODE_MAGIC, .version = version, .length = sizeof(r), .kind = error
-        };
+        struct node_private r = { .magic = NODE_MAGIC,
+                                  .version = version,
+                                  .length = sizeof(r),
+                                  .kind = error,
+                                  .cookie = error == NODE_ECOOKIE ? COOKIE : 0 };
         rdma_reject(id, &r, sizeof(r));
         rdma_destroy_id(id);
 }
 
 static void request(struct rdma_cm_id *id, struct rdma_conn_param p)
 {
+        uint8_t address[PROOF_ADDRESS];
         struct node_private r;
-        bool rejoin;
 
         if (p.private_data_len < sizeof(r))
                 fail("%u bytes of private data", p.private_data_len);
@@ -162,14 +166,24 @@ static void request(struct rdma_cm_id *id, struct rdma_conn_param p)
                 reject(id, NODE_VERSION + 1, NODE_EVERSION);
                 return;
         }
-        rejoin = r.kind == NODE_DATA || r.id;
-        if (fault("unknown") || (rejoin && (r.id != node.id || !node.id ||
-                                            memcmp(r.secret, node.secret, NODE_SECRET) != 0))) {
+        if (fault("key")) {
+                reject(id, NODE_VERSION, NODE_EKEY);
+                return;
+        }
+        if (r.cookie != COOKIE || fault("cookies")) {
+                reject(id, NODE_VERSION, NODE_ECOOKIE);
+                return;
+        }
+        bool rejoin = r.kind != NODE_NEW;
+        if (fault("unknown") || (rejoin && (r.id != node.id || !node.id))) {
                 reject(id, NODE_VERSION, NODE_EUNKNOWN);
                 return;
         }
+        proof_address(address, rdma_get_peer_addr(id));
+        if (!proof_request_holds(&r, address, p.qp_num, node.secret, rejoin ? NODE_SECRET : 0))
+                fail("a request of kind %u without its proof", r.kind);
         /* the fence: nothing of the older connections may come late */
-        if (r.kind == NODE_CONTROL) {
+        if (r.kind != NODE_DATA) {
                 end_conns(true, true);
                 node.controls++;
         }
@@ -178,7 +192,7 @@ static void request(struct rdma_cm_id *id, struct rdma_conn_param p)
                 if (++c == node.conns + CONNS)
                         fail("too many connections");
         set_up_device(id->verbs);
-        *c = (struct conn){ .id = id, .control = r.kind == NODE_CONTROL };
+        *c = (struct conn){ .id = id, .control = r.kind != NODE_DATA };
         id->context = c;
         c->cq = ibv_create_cq(id->verbs, 16, c, node.comp, 0);
         struct ibv_qp_init_attr attr = { .send_cq = c->cq,
@@ -196,6 +210,9 @@ static void request(struct rdma_cm_id *id, struct rdma_conn_param p)
                 .magic = NODE_MAGIC, .version = NODE_VERSION, .length = sizeof(a), .kind = r.kind
         };
         a.depth = (uint16_t)(fault("shrink") && node.controls > 1 ? 8 : node.cfg->depth);
+        a.cookie = COOKIE;
+        proof_answer(&a, r.proof, node.secret, rejoin ? NODE_SECRET : 0);
+        a.proof[0] ^= fault("impostor");
         struct rdma_conn_param accept = { .private_data = fault("stranger") ? NULL : &a,
                                           .private_data_len = fault("stranger") ? 0 : sizeof(a),
                                           .responder_resources = p.responder_resources < 16
@@ -228,7 +245,7 @@ static void event(struct rdma_cm_event *ev)
                 end_conn(c);
 }
 
-static void hello(struct conn *c)
+static void hello(struct conn *c, const struct node_hello *m)
 {
         struct node_welcome w = { .h = header(NODE_WELCOME, sizeof(w)),
                                   .id = 4711,
@@ -239,16 +256,16 @@ static void hello(struct conn *c)
                                   .name = "test" };
         if (fault("mute"))
                 return;
-        if (fault("token")) {
-                refuse(c, NODE_ETOKEN, "the token is wrong: give the one of --token-file");
+        if (fault("refuses")) {
+                refuse(c, NODE_EBUSY, "it likes no clients: ask another one");
                 return;
         }
         if (fault("garbage")) {
                 send_bytes(c, "what is this?", 13);
                 return;
         }
-        memset(w.secret, 0x5a, sizeof(w.secret));
-        memcpy(node.secret, w.secret, sizeof(w.secret));
+        memset(w.nonce, 0x5a, sizeof(w.nonce));
+        proof_secret(node.secret, NULL, 0, w.id, m->nonce, w.nonce);
         node.id = w.id;
         send_bytes(c, &w, sizeof(w));
 }
@@ -298,7 +315,7 @@ static void message(struct conn *c, const char *m, uint32_t n)
                 fail("a bad message of %u bytes", n);
         node.request = h->request;
         if (h->type == NODE_HELLO && n == sizeof(struct node_hello)) {
-                hello(c);
+                hello(c, (const void *)m);
         } else if (h->type == NODE_LEASE && n == sizeof(struct node_lease)) {
                 if (node.cut)
                         answer_late(c);

@@ -14,11 +14,12 @@ struct node_config {
         size_t bytes;                   /* to lease */
         unsigned depth;                 /* transfers a data connection may have in flight */
         /* What it does wrong from the start: "" nothing; "version" rejects with another version;
-         * "stranger" is no memnode; "mute" never answers HELLO; "token" refuses; "garbage" answers
-         * HELLO with something that is no message; "deaf" never answers a request for a connection;
-         * "unknown" rejects with NODE_EUNKNOWN; "shrink" allows 8 transfers in flight after a
-         * reconnection; "nodata" accepts control connections only; "late" answers CUT only when
-         * LEASE has come, just before it answers that. */
+         * "stranger" is no memnode; "mute" never answers HELLO; "refuses" does so; "garbage"
+         * answers HELLO with something that is no message; "deaf" never answers a request for a
+         * connection; "unknown" rejects with NODE_EUNKNOWN; "shrink" allows 8 transfers in flight
+         * after a reconnection; "nodata" accepts control connections only; "late" answers CUT only
+         * when LEASE has come, just before it answers that; "key" wants a key; "cookies" takes none
+         * of its own cookies; "impostor" accepts without a proof. */
         const char *fault;
 };
 /* Commands, one character each on the descriptor: */

@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
+#include "common/proof.h"
 #include "far/rdma/address.h"
 #include "far/rdma/control.h"
 #include "far/rdma/device.h"
@@ -229,11 +231,12 @@ static void begin(struct rdma_node *rn, int64_t now)
         c->link.ask = (struct node_private){ .magic = NODE_MAGIC,
                                              .version = NODE_VERSION,
                                              .length = sizeof(struct node_private),
-                                             .kind = NODE_CONTROL,
+                                             .kind = c->id ? NODE_CONTROL : NODE_NEW,
                                              .generation = c->generation,
                                              .member = rn->n->member,
                                              .id = c->id };
-        memcpy(c->link.ask.secret, c->secret, sizeof(c->secret));
+        if (!c->id && *rn->set.key.name)
+                c->link.ask.id = proof_mark(rn->set.key.name);
         rdma_link_start(&c->link);
 }
 
@@ -453,7 +456,10 @@ static int hello(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY])
         union rdma_message a;
         char host[NODE_NAME_MAX / 2] = "?";
 
-        memcpy(m.hello.token, rn->set.token, sizeof(m.hello.token));
+        if (getrandom(m.hello.nonce, NODE_NONCE, 0) != NODE_NONCE) {
+                snprintf(why, FAR_WHY, "no random numbers are left: see getrandom(2)");
+                return -EIO;
+        }
         gethostname(host, sizeof(host) - 1);
         snprintf(m.hello.name, sizeof(m.hello.name), "%s:%s", host, rn->set.program);
         int err = rdma_control_ask(rn, &m, deadline, &a);
@@ -478,7 +484,8 @@ static int hello(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY])
                 return -EPROTO;
         }
         c->id = a.welcome.id;
-        memcpy(c->secret, a.welcome.secret, sizeof(c->secret));
+        proof_secret(c->secret, rn->set.key.secret, rn->set.key.bytes, c->id, m.hello.nonce,
+                     a.welcome.nonce);
         rn->limit = a.welcome.limit < a.welcome.free ? a.welcome.limit : a.welcome.free;
         rn->depth = a.welcome.depth;
         rn->grace_ms = a.welcome.grace_ms;

@@ -89,6 +89,7 @@ static void give_up(struct rdma_node *rn, const char *why, int64_t now)
         info_("%s: the fault handler does not read pages by itself: %s", rn->n->option->origin,
               why);
         rdma_direct_down(rn);
+        rn->direct.again = false;
         rn->direct.state = RDMA_DIRECT_GIVEN_UP;
         rn->direct.deadline = now + ((int64_t)PAUSE_MS << rn->direct.failed);
         rn->direct.failed += rn->direct.failed < DOUBLED_MOST;
@@ -168,6 +169,7 @@ static void made(struct rdma_node *rn, int64_t now)
         x->posted = x->over = 0;
         x->came = direct_reads(rn->n);
         x->failed = 0;
+        x->again = false;
         x->state = RDMA_DIRECT_UP;
 }
 
@@ -177,6 +179,11 @@ static void connect_step(struct rdma_node *rn, int64_t now)
         unsigned up = 0;
 
         for (unsigned i = 0; i < DIRECT_QUEUES; i++) {
+                if (x->link[i].failure == FAIL_COOKIE && !x->again) {
+                        x->again = true;
+                        rdma_direct_down(rn);
+                        return;
+                }
                 if (x->link[i].state == LINK_FAILED) {
                         give_up(rn, x->link[i].why, now);
                         return;

@@ -49,6 +49,7 @@ static int connect_first(struct rdma_node *rn, const char *rest, char why[FAR_WH
         int64_t deadline = now_ms() + rn->set.connect_timeout_ms;
         int err = rdma_control_open(rn, rest, deadline, why);
 
+        explicit_bzero(&rn->set.key, sizeof(rn->set.key));      /* from here on: control.secret */
         return err ? err : rdma_data_open(rn, deadline, why);
 }
 

@@ -69,6 +69,8 @@ bool rdma_forked(struct far_node *n)
         memcpy(rn->name, old->name, sizeof(rn->name));
         rn->to = old->to;
         rn->from = old->from;
+        atomic_store_explicit(&rn->cookie, atomic_load_explicit(&old->cookie, memory_order_relaxed),
+                              memory_order_relaxed);
         rn->limit = old->limit;
         rn->depth = old->depth;
         rn->grace_ms = old->grace_ms;

@@ -6,6 +6,9 @@
  * may fail; then the link keeps a sentence and waits to be closed.  The caller limits the time of a
  * step: it closes the link when it has waited enough.
  *
+ * memnode rejects a request whose cookie is not valid, and gives one that is.  rdma_cm takes no
+ * second request for an identifier, so all begins again, with another queue pair.
+ *
  * librdmacm moves the QP through its states itself.  The QP reports silence of the peer after about
  * half a second: an ack time-out of 4.096 us << 14 = 67 ms (devices may take up to four times that)
  * and 6 retries.  rdma_cm's defaults report it after minutes, or never.
@@ -15,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "common/proof.h"
 #include "far/rdma/card.h"
 #include "far/rdma/device.h"
 #include "far/rdma/link.h"
@@ -24,6 +28,7 @@
 #define RETRIES       6
 /* for the kernel's part of address and route; our own limit is shorter */
 #define STEP_MS       4000
+#define COOKIES_MOST  3
 
 void rdma_link_fail(struct rdma_link *l, enum rdma_failure failure, const char *fmt, ...)
 {
@@ -53,7 +58,7 @@ void rdma_link_silent(struct rdma_link *l, unsigned ms)
         rdma_link_fail(l, rdma_words_silent(&l->node->to, found, ms, why), "%s", why);
 }
 
-void rdma_link_start(struct rdma_link *l)
+static void start(struct rdma_link *l)
 {
         struct rdma_node *rn = l->node;
         struct sockaddr *from = rn->from.sa.sa_family == AF_UNSPEC ? NULL : &rn->from.sa;
@@ -67,6 +72,12 @@ void rdma_link_start(struct rdma_link *l)
         } else if (rdma_resolve_addr(l->id, from, &rn->to.sa, STEP_MS) != 0) {
                 rdma_link_errno(l, errno, "resolve");
         }
+}
+
+void rdma_link_start(struct rdma_link *l)
+{
+        l->cookies = 0;
+        start(l);
 }
 
 /* One link at a time: a new mapping of the device is its ring (rxe.c). */
@@ -171,6 +182,27 @@ static void resolve_route(struct rdma_link *l)
                 rdma_link_errno(l, errno, "resolve the route");
 }
 
+/* The secret by which both sides prove themselves, and its length. */
+static const uint8_t *secret_of(const struct rdma_link *l, size_t *n)
+{
+        const struct rdma_node *rn = l->node;
+        bool fresh = l->ask.kind == NODE_NEW;
+
+        *n = fresh ? rn->set.key.bytes : NODE_SECRET;
+        return fresh ? rn->set.key.secret : rn->control.secret;
+}
+
+static void prove(struct rdma_link *l)
+{
+        uint8_t address[PROOF_ADDRESS];
+        size_t n;
+        const uint8_t *secret = secret_of(l, &n);
+
+        proof_address(address, rdma_get_local_addr(l->id));
+        l->ask.cookie = atomic_load_explicit(&l->node->cookie, memory_order_relaxed);
+        proof_request(&l->ask, address, l->id->qp->qp_num, secret, n);
+}
+
 static void connect_link(struct rdma_link *l)
 {
         int most = l->node->dev.attr.max_qp_init_rd_atom;
@@ -184,6 +216,7 @@ static void connect_link(struct rdma_link *l)
                 .retry_count = RETRIES,
                 .rnr_retry_count = RETRIES,
         };
+        prove(l);
         l->state = LINK_CONNECT;
         if (rdma_connect(l->id, &p) != 0)
                 rdma_link_errno(l, errno, "connect");
@@ -194,31 +227,51 @@ static void established(struct rdma_link *l, const struct rdma_conn_param *p)
         struct node_private reply;
         struct ibv_qp_attr attr;
         struct ibv_qp_init_attr init;
+        size_t n;
+        const uint8_t *secret = secret_of(l, &n);
+        enum rdma_reply what = rdma_words_reply(p->private_data, p->private_data_len, &reply);
 
-        if (p->private_data_len < sizeof(reply)) {
+        if (what == REPLY_NONE) {
                 rdma_link_fail(l, FAIL_FINAL,
                                "what listens there is no memnode: correct the address or the port");
                 return;
         }
-        memcpy(&reply, p->private_data, sizeof(reply));
-        if (reply.magic != NODE_MAGIC || reply.length != sizeof(reply)) {
-                rdma_link_fail(l, FAIL_FINAL,
-                               "what listens there is no memnode: correct the address or the port");
-                return;
-        }
-        if (reply.version != NODE_VERSION) {
+        if (what == REPLY_VERSION) {
                 rdma_link_fail(l, FAIL_FINAL,
                                "its memnode speaks version %u of the protocol, this vmrun version "
                                "%u: install the same version on both",
                                reply.version, NODE_VERSION);
                 return;
         }
+        if (!proof_answer_holds(&reply, l->ask.proof, secret, n)) {
+                rdma_link_fail(l, FAIL_SILENT,
+                               "what accepts there does not prove that it is the memnode with this "
+                               "%s: correct the address, or see who has taken it",
+                               l->ask.kind == NODE_NEW ? "key" : "program's memory");
+                return;
+        }
+        atomic_store_explicit(&l->node->cookie, reply.cookie, memory_order_relaxed);
         l->depth = reply.depth;
         l->restarts = reply.generation;
         l->reads = ibv_query_qp(l->id->qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC, &init) == 0
                            ? attr.max_rd_atomic
                            : 0;
         l->state = LINK_UP;
+}
+
+/* memnode gave a cookie instead of a connection. */
+static bool took_cookie(struct rdma_link *l, const struct rdma_cm_event *ev)
+{
+        struct node_private p;
+
+        if (ev->event != RDMA_CM_EVENT_REJECTED ||
+            rdma_words_reply(ev->param.conn.private_data, ev->param.conn.private_data_len, &p) !=
+                    REPLY_WHOLE ||
+            p.kind != NODE_ECOOKIE || !p.cookie)
+                return false;
+        atomic_store_explicit(&l->node->cookie, p.cookie, memory_order_relaxed);
+        /* The rings of a card's queue pair are made by who starts the link (direct.c). */
+        return !l->card && l->cookies++ < COOKIES_MOST;
 }
 
 static void event(struct rdma_link *l, const struct rdma_cm_event *ev)
@@ -233,23 +286,13 @@ static void event(struct rdma_link *l, const struct rdma_cm_event *ev)
                 connect_link(l);
         } else if (ev->event == RDMA_CM_EVENT_ESTABLISHED && l->state == LINK_CONNECT) {
                 established(l, &ev->param.conn);
+        } else if (took_cookie(l, ev)) {
+                l->state = LINK_AGAIN;
         } else if (ev->event != RDMA_CM_EVENT_TIMEWAIT_EXIT &&
                    ev->event != RDMA_CM_EVENT_ADDR_CHANGE) {
                 char why[FAR_WHY];
                 rdma_link_fail(l, rdma_words_event(&l->node->to, ev, why), "%s", why);
         }
-}
-
-unsigned rdma_link_events(struct rdma_event_channel *channel)
-{
-        struct rdma_cm_event *ev;
-        unsigned n = 0;
-
-        for (; rdma_get_cm_event(channel, &ev) == 0; n++) {
-                event(ev->id->context, ev);
-                rdma_ack_cm_event(ev);
-        }
-        return n;
 }
 
 /* A mapping that goes while a ring is looked for could come again as that ring. */
@@ -268,4 +311,21 @@ void rdma_link_close(struct rdma_link *l)
         }
         pthread_mutex_unlock(&making);
         l->state = LINK_NONE;
+}
+
+unsigned rdma_link_events(struct rdma_event_channel *channel)
+{
+        struct rdma_cm_event *ev;
+        unsigned n = 0;
+
+        for (; rdma_get_cm_event(channel, &ev) == 0; n++) {
+                struct rdma_link *l = ev->id->context;
+                event(l, ev);
+                rdma_ack_cm_event(ev);
+                if (l->state == LINK_AGAIN) {           /* its identifier can go only now */
+                        rdma_link_close(l);
+                        start(l);
+                }
+        }
+        return n;
 }

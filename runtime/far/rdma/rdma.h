@@ -49,6 +49,7 @@
 #include "abi_direct.h"
 #include "common/clock.h"
 #include "common/hostport.h"
+#include "common/keys.h"
 #include "far/node.h"
 #include "nodeproto.h"
 
@@ -60,7 +61,7 @@ struct rdma_settings {
         uint32_t connect_timeout_ms;
         const char *device;             /* NULL: by the routing table */
         int gid_index;                  /* of the device; -1: chosen */
-        uint8_t token[NODE_TOKEN_MAX];  /* padded with zeros */
+        struct key key;                 /* without a name: none */
         const char *program;            /* for memnode's log */
 };
 
@@ -78,6 +79,7 @@ enum rdma_failure {
         FAIL_SILENT,                    /* no answer, no route, broken: it may work again */
         FAIL_DEAF,                      /* the host answers, but no memnode listens */
         FAIL_UNKNOWN,                   /* memnode does not know this client (any more) */
+        FAIL_COOKIE,                    /* memnode gave another cookie: ask again at once */
         FAIL_FINAL,                     /* no use in trying again */
 };
 
@@ -91,7 +93,10 @@ struct rdma_link {
         struct rdma_event_channel *channel;     /* for its events; not owned by the link */
         /* for its completions; not owned by the link, made with the device */
         struct ibv_comp_channel **comp;
-        enum { LINK_NONE, LINK_ADDRESS, LINK_ROUTE, LINK_CONNECT, LINK_UP, LINK_FAILED } state;
+        enum {
+                LINK_NONE, LINK_ADDRESS, LINK_ROUTE, LINK_CONNECT, LINK_UP, LINK_FAILED,
+                LINK_AGAIN              /* to be started again, with another cookie */
+        } state;
         struct rdma_cm_id *id;          /* owned by the link, as are its QP and: */
         struct ibv_cq *cq;
         uint32_t send, recv, sge;       /* size of the queues */
@@ -100,7 +105,9 @@ struct rdma_link {
         /* Called after the QP is made and before it is connected: posts receives.  NULL: nothing to
          * do. */
         int (*ready)(struct rdma_link *l);
-        struct node_private ask;        /* private data of the connection request */
+        /* private data of the connection request; cookie and proof are filled in last */
+        struct node_private ask;
+        unsigned cookies;               /* that were asked for since the start */
         uint16_t depth;                 /* allowed by memnode */
         uint32_t restarts;              /* of memnode, that this client has outlived */
         uint8_t reads;                  /* outstanding READs that both devices can do */
@@ -290,6 +297,7 @@ struct rdma_direct {
         int64_t deadline;               /* ms: end of the attempt, or of the pause */
         uint64_t came;                  /* READs when they became UP */
         unsigned barren;                /* breaks in a row, after READs of which none came */
+        bool again;                     /* the attempt follows one that lacked a valid cookie */
         unsigned failed;                /* attempts in a row */
         struct rdma_link link[DIRECT_QUEUES];
         struct rdma_rings rings[DIRECT_QUEUES];         /* rxe */
@@ -327,6 +335,9 @@ struct rdma_node {
          * Relaxed: a hint for other threads than that and the I/O side. */
         const struct rdma_card *card;
         _Atomic bool direct_wanted;
+        /* The last one that memnode gave, for all links; 0: none yet.  Relaxed: it publishes
+         * nothing, and an older one costs a rejection. */
+        _Atomic uint64_t cookie;
         uint64_t limit;                 /* bytes to lease in all, from WELCOME */
         uint32_t depth, grace_ms;       /* from WELCOME */
         bool keeps;                     /* memnode knows its clients again after a restart */

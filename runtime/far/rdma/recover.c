@@ -94,7 +94,6 @@ static void start(struct rdma_node *rn, unsigned generation, int64_t now)
                                                 .generation = generation,
                                                 .member = rn->n->member,
                                                 .id = rn->control.id };
-                memcpy(l->ask.secret, rn->control.secret, sizeof(l->ask.secret));
                 rdma_link_start(l);
         }
 }

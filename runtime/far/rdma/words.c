@@ -111,18 +111,30 @@ enum rdma_failure rdma_words_errno(const union rdma_sockaddr *peer, int err, con
         }
 }
 
+enum rdma_reply rdma_words_reply(const void *bytes, size_t n, struct node_private *p)
+{
+        memset(p, 0, sizeof(*p));
+        if (bytes)              /* those after p->length are padding */
+                memcpy(p, bytes, n < sizeof(*p) ? n : sizeof(*p));
+        if (p->magic != NODE_MAGIC)
+                return REPLY_NONE;
+        if (p->version != NODE_VERSION)
+                return REPLY_VERSION;
+        return p->length == sizeof(*p) && n >= sizeof(*p) ? REPLY_WHOLE : REPLY_NONE;
+}
+
 /* memnode's rejection is a number; the sentences are here. */
 static enum rdma_failure rejected_by_memnode(const char *to, const struct rdma_conn_param *p,
                                              char why[FAR_WHY])
 {
         struct node_private r;
 
-        if (p->private_data_len < sizeof(r))
-                goto stranger;
-        memcpy(&r, p->private_data, sizeof(r));         /* the bytes after length are padding */
-        if (r.magic != NODE_MAGIC || r.length != sizeof(r))
-                goto stranger;
-        if (r.version != NODE_VERSION || r.kind == NODE_EVERSION)
+        enum rdma_reply what = rdma_words_reply(p->private_data, p->private_data_len, &r);
+
+        if (what == REPLY_NONE)
+                return say(why, FAIL_FINAL,
+                           "what listens at %s is no memnode: correct the address or the port", to);
+        if (what == REPLY_VERSION || r.kind == NODE_EVERSION)
                 return say(why, FAIL_FINAL,
                            "its memnode speaks version %u of the protocol, this vmrun version %u: "
                            "install the same version on both",
@@ -132,6 +144,18 @@ static enum rdma_failure rejected_by_memnode(const char *to, const struct rdma_c
                 return say(why, FAIL_UNKNOWN,
                            "its memnode does not know this program any more (it was restarted, or "
                            "its grace time was over)");
+        case NODE_EKEY:
+                return say(why, FAIL_FINAL,
+                           "its memnode takes only clients with a key of its --keys: give "
+                           "keys=FILE with such a key, and client=NAME if the file has several");
+        case NODE_ENOKEYS:
+                return say(why, FAIL_FINAL,
+                           "its memnode has no keys: leave keys= out, or start memnode with "
+                           "--keys");
+        case NODE_ECOOKIE:
+                return say(why, FAIL_COOKIE,
+                           "its memnode takes none of the cookies that it gives: see its clock, "
+                           "and who answers at this address");
         case NODE_ECLOSING:
                 return say(why, FAIL_FINAL,
                            "its memnode is about to end: start it again, then this program");
@@ -158,9 +182,6 @@ static enum rdma_failure rejected_by_memnode(const char *to, const struct rdma_c
                            "messages",
                            r.kind);
         }
-stranger:
-        return say(why, FAIL_FINAL,
-                   "what listens at %s is no memnode: correct the address or the port", to);
 }
 
 enum rdma_failure rdma_words_event(const union rdma_sockaddr *peer, const struct rdma_cm_event *ev,

@@ -6,6 +6,11 @@
 
 #include "far/rdma/rdma.h"
 
+/* What memnode says in private data, as far as it can be read.  REPLY_VERSION: of *p only the
+ * version is right. */
+enum rdma_reply { REPLY_NONE, REPLY_VERSION, REPLY_WHOLE };
+enum rdma_reply rdma_words_reply(const void *bytes, size_t n, struct node_private *p);
+
 enum rdma_failure rdma_words_errno(const union rdma_sockaddr *peer, int err, const char *doing,
                                    char why[FAR_WHY]);
 enum rdma_failure rdma_words_event(const union rdma_sockaddr *peer, const struct rdma_cm_event *ev,
