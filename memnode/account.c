@@ -57,6 +57,11 @@ struct account *account_open(const char *name, struct party *party)
         return a;
 }
 
+const char *account_party(const struct account *a)
+{
+        return a->party ? party_name(a->party) : "";
+}
+
 void account_close(struct account *a)
 {
         pthread_mutex_lock(&lock);

@@ -13,6 +13,8 @@ struct party;
 /* A lease of a party, or with NULL an export of memnode's own.  name: for the log and the
  * statistics.  NULL: there are too many, or no memory is left. */
 struct account *account_open(const char *name, struct party *party);
+/* For whom it counts: party_name(); "" for none. */
+const char *account_party(const struct account *a);
 /* what it still holds goes back to the pool, zeroed */
 void account_close(struct account *a);
 /* Zeroed memory for a client: 0; -ENOSPC: not free, or kept for other clients; -EDQUOT: more than a

@@ -19,8 +19,7 @@ struct memnode_options {
         unsigned nlisten;
         struct { const char *name; uint64_t size; } export[64];         /* named NBD exports */
         unsigned nexports;
-        uint8_t token[64];              /* padded with zeros, as nodeproto.h has it */
-        bool have_token, verbose;
+        bool verbose;
         const char *keys;               /* the file of keys; NULL: clients prove nothing */
         bool insecure;                  /* and may come from other hosts all the same */
         struct party_limits client[64]; /* [client NAME] */

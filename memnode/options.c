@@ -9,10 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "common/hostport.h"
 #include "common/size.h"
-#include "common/token.h"
 #include "nodeproto.h"
 #include "config_file.h"
 #include "options.h"
@@ -42,7 +40,6 @@ static const char help_text[] =
         "      --export NAME=SIZE    a named NBD export, which lasts as long as memnode runs;\n"
         "                            several times\n"
         "      --max-per-client SIZE at most SIZE for one client (default: all)\n"
-        "      --token-file FILE     serve only clients that know the first line of FILE\n"
         "      --keys FILE           serve only clients that prove themselves with a key of FILE\n"
         "      --insecure            serve other hosts without keys: anybody there may read and\n"
         "                            write\n"
@@ -174,23 +171,6 @@ static int set_export(struct memnode_options *o, const char *value, char why[WHY
         }
         snprintf(name, sizeof(name), "%.*s", (int)(equals - value), value);
         return setting_export(o, name, equals + 1, why);
-}
-
-static int set_token_file(struct memnode_options *o, const char *path, char why[WHY_MAX])
-{
-        char token[NODE_TOKEN_MAX + 1];
-        struct stat st;
-        int err = token_read(path, token, why, WHY_MAX);
-
-        if (err)
-                return err;
-        if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_mode & 0007)
-                warnx_("%s: every user of this host may read this token: `chmod o= %s`", path,
-                       path);
-        memcpy(o->token, token, sizeof(o->token));
-        explicit_bzero(token, sizeof(token));
-        o->have_token = true;
-        return 0;
 }
 
 static int set_keys(struct memnode_options *o, const char *value, char why[WHY_MAX])
@@ -337,7 +317,6 @@ static const struct setting settings[] = {
         { "listen",         set_listen,         .list = true },
         { "export",         set_export,         .list = true },
         { "max-per-client", set_max_per_client, .flag = false },
-        { "token-file",     set_token_file,     .flag = false },
         { "keys",           set_keys,           .flag = false },
         { "insecure",       set_insecure,       .flag = true },
         { "hugepages",      set_hugepages,      .flag = false },

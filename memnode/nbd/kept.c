@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "account.h"
+#include "admission/party.h"
 #include "nbd/kept.h"
 #include "nbd/lease.h"
 
@@ -37,7 +39,11 @@ int nbd_take_over(struct resume_lease *from, char *why, size_t n)
         l->e.size = from->piece[0].size;
         l->e.used = true;
         snprintf(owner, sizeof(owner), "NBD lease %.*s...", LEASE_MARK, from->digits);
-        if (nbd_export_take(&l->e, owner, NULL, &text) != 0) {
+        struct party *party = *from->party ? party_named(from->party) : NULL;
+        uint32_t error = nbd_export_take(&l->e, owner, party, &text);
+        if (party)
+                party_put(party);       /* the account has it */
+        if (error) {
                 snprintf(why, n,
                          "a lease of %llu bytes does not fit: %s; without the file, programs whose "
                          "pages are in it lose them",
@@ -81,6 +87,7 @@ int nbd_kept(struct resume_list *list)
                                            .members = l->members };
                 const struct resume_piece all = { .size = l->e.size, .base = l->e.base };
                 memcpy(to.digits, l->hex, sizeof(l->hex));
+                snprintf(to.party, sizeof(to.party), "%s", account_party(l->e.account));
                 if (l->incarnation)
                         err = resume_add(list, &to, &all, 1);
         }

@@ -16,7 +16,6 @@ struct node_option {
         const char *name;               /* of its section in the configuration file, else the url */
         /* where it was named, for messages: "--node mem:4G", "/etc/vmrun.conf:7: node m1" */
         const char *origin;
-        const char *token_file;         /* NULL: none */
         const char *keys;               /* the file of keys (common/keys.h); NULL: none */
         const char *client;             /* the name of ours; NULL: there is only one */
         int key_fd;                     /* our key (far/key.h), private; 0: none, or not yet */

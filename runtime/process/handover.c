@@ -63,7 +63,6 @@ static void each_text(struct options *o, void (*fn)(const char **text, struct cu
                 fn(&n->name, c);
                 fn(&n->origin, c);
                 fn(&n->domain, c);
-                fn(&n->token_file, c);
                 fn(&n->keys, c);
                 fn(&n->client, c);
                 fn(&n->device, c);

@@ -64,8 +64,6 @@ void options_make_absolute(struct options *o, const char *in)
 
         for (unsigned i = 0; i < o->nnodes; i++) {
                 struct node_option *n = &o->nodes[i];
-                if (n->token_file && is_relative(n->token_file))
-                        insert(&n->token_file, 0, directory(in, dir));
                 if (n->keys && is_relative(n->keys))
                         insert(&n->keys, 0, directory(in, dir));
                 for (size_t k = 0; k < sizeof(files) / sizeof(files[0]); k++)

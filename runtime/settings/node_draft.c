@@ -21,7 +21,6 @@ enum node_key {
         KEY_SIZE,
         KEY_WEIGHT,
         KEY_DOMAIN,
-        KEY_TOKEN_FILE,
         KEY_KEYS,
         KEY_CLIENT,
         KEY_DEVICE,
@@ -34,8 +33,8 @@ enum node_key {
         KEYS
 };
 static const char *const node_keys[KEYS] = {
-        "url", "size", "weight", "domain", "token-file", "keys", "client", "device", "gid-index",
-        "overwrite", "latency", "bandwidth", "priority", "nic",
+        "url", "size", "weight", "domain", "keys", "client", "device", "gid-index", "overwrite",
+        "latency", "bandwidth", "priority", "nic",
 };
 
 void node_draft_init(struct node_draft *d)
@@ -85,8 +84,7 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
         if (!value) {
                 snprintf(why, SETTING_WHY,
                          "'%.64s' after the ? has no value: give size=, weight=, priority=, "
-                         "domain=, "
-                         "token-file=, keys=, client=, device=, gid-index=, overwrite=, latency=, "
+                         "domain=, keys=, client=, device=, gid-index=, overwrite=, latency=, "
                          "bandwidth= or nic=",
                          pair);
                 return -EINVAL;
@@ -103,7 +101,7 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
         if (err == -ENOENT)
                 snprintf(why, SETTING_WHY,
                          "unknown option '%.64s' after the ?: give size, weight, priority, "
-                         "domain, token-file, keys, client, device, gid-index, overwrite, latency, "
+                         "domain, keys, client, device, gid-index, overwrite, latency, "
                          "bandwidth or nic",
                          pair);
         else if (err)
@@ -192,8 +190,6 @@ int node_draft_set(struct node_draft *d, const char *key, const char *value, cha
                 return number_parse(value, 1, WEIGHT_MAX, &d->node.weight, why);
         case KEY_DOMAIN:
                 return text_parse(value, &d->node.domain, why);
-        case KEY_TOKEN_FILE:
-                return text_parse(value, &d->node.token_file, why);
         case KEY_KEYS:
                 return text_parse(value, &d->node.keys, why);
         case KEY_CLIENT:
@@ -232,10 +228,6 @@ int node_draft_check(const struct node_draft *d, char why[SETTING_WHY])
 
         if (!n->url)
                 snprintf(why, SETTING_WHY, "the node has no url: give one, as in url = rdma://m1");
-        else if (n->token_file && (has_scheme(n->url, "mem") || has_scheme(n->url, "dax") ||
-                                   has_scheme(n->url, "file")))
-                snprintf(why, SETTING_WHY, "%s takes no token-file: leave it out",
-                         has_scheme(n->url, "file") ? "a file" : "memory of this host");
         else if (n->client && !n->keys)
                 snprintf(why, SETTING_WHY,
                          "client= says which key of keys= is ours: give keys=FILE as well");
@@ -273,7 +265,6 @@ void node_option_free(struct node_option *n)
         free((void *)n->url);
         free((void *)n->origin);
         free((void *)n->domain);
-        free((void *)n->token_file);
         free((void *)n->keys);
         free((void *)n->client);
         free((void *)n->device);

@@ -4,27 +4,20 @@
 
 # --- at start: status 125, and a sentence that names thing, cause and cure ---
 
-tokens() {
-    printf 'sesame\n' >"$WORK/token"
-    printf 'simsim\n' >"$WORK/wrong"
-    chmod 600 "$WORK/token"
-    serve m --size 62M --token-file "$WORK/token" &&
-        refused 'nbd.*token' fast --node "$NBD?size=16M" &&
-        refused 'nbd.*token' fast --node "$NBD?size=16M&token-file=$WORK/wrong" || return
-    run_vm nbd 2M --node "$NBD?size=16M&token-file=$WORK/token"
-    filled nbd && verified nbd
-}
-
 keys() {
     echo alice:000102030405060708090a0b0c0d0e0f >"$WORK/keys"
     echo alice:00000000000000000000000000000000 >"$WORK/wrong"
-    chmod 600 "$WORK/keys"
-    serve m --size 62M --listen "rdma://$here_address" --keys "$WORK/keys" &&
+    chmod 600 "$WORK/keys" "$WORK/wrong"
+    local tls=nbds${NBD#nbd}
+    serve m --size 62M --keys "$WORK/keys" &&
         refused 'rdma.*give keys=FILE' fast --node "$RDMA" &&
         refused 'rdma.*give keys=FILE' fast --node "$RDMA?keys=$WORK/wrong" &&
+        refused 'nbd.*give nbds://' fast --node "$NBD?size=16M" &&
+        refused 'nbds.*does not take our key' fast --node "$tls?size=16M&keys=$WORK/wrong" &&
         refused 'nonesuch.*No such file' fast --node "$RDMA?keys=/nonesuch" || return
     run_vm rdma 2M --node "$RDMA?keys=$WORK/keys"
-    filled rdma && verified rdma
+    run_vm nbd 2M --node "$tls?size=16M&keys=$WORK/keys"
+    filled rdma && verified rdma && filled nbd && verified nbd
 }
 
 false_nodes() {
@@ -391,8 +384,7 @@ mixed() {
         await 3 all_free a && all_free b
 }
 
-try 'a wrong token is refused, the right one is taken' tokens
-try 'a wrong key is refused over RDMA, the right one is taken' keys
+try 'a wrong key is refused, the right one is taken' keys
 try 'a node of another version, or that is none, or that does not answer' false_nodes
 try 'a size beyond the capacity' beyond_capacity
 try_long 'a second client gets the rest' second_client

@@ -282,7 +282,7 @@ def files():
     for at in 16, 60, len(good) - 3:
         written(good[:at] + bytes([good[at] ^ 1]) + good[at + 1:])
         refused("damaged", remove)
-    assert good[8] == 2
+    assert good[8] == 3
     written(good[:8] + b"\1" + good[9:])
     refused("another version", remove)
     written(b"a text that is none of memnode's" * 100)

@@ -95,7 +95,8 @@ static void all_of_it(void **state)
                  "size = 64G\n"
                  "weight = 2\n"
                  "priority = 1000\n"
-                 "token-file = /etc/vmrun token\n"
+                 "keys = /etc/vmrun keys\n"
+                 "client = alice\n"
                  "device = mlx5_0\n"
                  "gid-index = 3\n"
                  "[node of two words]\n"
@@ -118,7 +119,8 @@ static void all_of_it(void **state)
         assert_string_equal(n->origin, origin);
         assert_string_equal(n->name, "m1");
         assert_string_equal(n->url, "rdma://m1:7471");
-        assert_string_equal(n->token_file, "/etc/vmrun token");
+        assert_string_equal(n->keys, "/etc/vmrun keys");
+        assert_string_equal(n->client, "alice");
         assert_string_equal(n->device, "mlx5_0");
         assert_int_equal(n->size, 64ull << 30);
         assert_int_equal(n->weight, 2);
@@ -130,7 +132,7 @@ static void all_of_it(void **state)
         assert_int_equal(n->size, 1 << 20);
         assert_int_equal(n->weight, 5);
         assert_int_equal(n->gid_index, -1);
-        assert_null(n->token_file);
+        assert_null(n->keys);
         assert_null(n->device);
 }
 
@@ -239,8 +241,8 @@ static const struct { const char *text; unsigned line; const char *words; } file
         { "[vmrun]\n[node a]\n", 2, "the node has no url" },
         { "[node a]\nurl = mem:1M\ndevice = mlx5_0\n", 1,
           "device and gid-index are for rdma:// only" },
-        { "[node a]\nurl = dax:/x\ntoken-file = /t\n", 1,
-          "memory of this host takes no token-file" },
+        { "[node a]\nurl = dax:/x\nkeys = /t\n", 1,
+          "keys= is for nbds:// and rdma:// only: leave it out" },
         { "[node a]\nurl = mem:1M?weight=2\nweight = 2\n", 3, "given twice" },
         { "[node a]\nweight = 2\nurl = mem:1M?weight=2\n", 3, "weight=2: given twice" },
         { "[node a]\nurl =\n", 2, "the value is missing" },

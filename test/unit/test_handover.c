@@ -37,7 +37,7 @@ static void make_sample(void)
                         { .url = "mem:1G", .name = "mem:1G", .origin = "--node mem:1G",
                           .weight = 3, .gid_index = -1 },
                         { .url = "rdma://m1", .name = "m1", .origin = "/etc/vmrun.conf:7: node m1",
-                          .token_file = "/a b/token", .device = "mlx5_0" },
+                          .keys = "/a b/keys", .client = "alice", .device = "mlx5_0" },
                 } },
                 .path = "./program", .mask = 0x1234, .nhidden = 3, .program = 5,
                 .kvm = 1000, .message = 1001, .limits.nofile = { 100, 200 },
@@ -61,7 +61,8 @@ static int look(void)
         for (unsigned i = 0; good && i < 2; i++) {
                 const struct node_option *a = &h->opt.nodes[i], *b = &sample.opt.nodes[i];
                 good = same(a->url, b->url) && same(a->name, b->name) &&
-                       same(a->origin, b->origin) && same(a->token_file, b->token_file) &&
+                       same(a->origin, b->origin) && same(a->keys, b->keys) &&
+                       same(a->client, b->client) &&
                        same(a->device, b->device) && a->weight == b->weight &&
                        a->gid_index == b->gid_index;
         }
@@ -219,8 +220,8 @@ static void test_absolute(void **state)
         (void)state;
         static struct options o;
         o = (struct options) { .nnodes = 5, .nodes = {
-                { .url = "dax:far", .token_file = "secret/token" },
-                { .url = "dax:/abs", .token_file = "/abs" }, { .url = "mem:1G" },
+                { .url = "dax:far", .keys = "secret/keys" },
+                { .url = "dax:/abs", .keys = "/abs" }, { .url = "mem:1G" },
                 { .url = "nbd+unix:///x?socket=s&tls=no" }, { .url = "nbd+unix:///?socket=%2Fabs" },
         } };
         char dir[] = "/tmp/vmrun test&XXXXXX", path[100];
@@ -232,10 +233,10 @@ static void test_absolute(void **state)
         assert_int_equal(rmdir(dir), 0);
         snprintf(path, sizeof(path), "dax:%s/far", dir);
         assert_string_equal(o.nodes[0].url, path);
-        snprintf(path, sizeof(path), "%s/secret/token", dir);
-        assert_string_equal(o.nodes[0].token_file, path);
+        snprintf(path, sizeof(path), "%s/secret/keys", dir);
+        assert_string_equal(o.nodes[0].keys, path);
         assert_string_equal(o.nodes[1].url, "dax:/abs");
-        assert_string_equal(o.nodes[1].token_file, "/abs");
+        assert_string_equal(o.nodes[1].keys, "/abs");
         assert_string_equal(o.nodes[2].url, "mem:1G");
         snprintf(path, sizeof(path), "nbd+unix:///x?socket=/tmp/vmrun%%20test%%26%s/s&tls=no",
                  dir + strlen("/tmp/vmrun test&"));

@@ -50,6 +50,8 @@ struct account *account_open(const char *name, struct party *party)
         return a;
 }
 
+const char *account_party(const struct account *a) { (void)a; return ""; }
+
 void account_close(struct account *a)
 {
         pthread_mutex_lock(&account_lock);

@@ -464,7 +464,10 @@ static const struct line node_urls[] = {
         { "mem:4M?weight=1&", "'' after the ? has no value", "give size=" },
         { "mem:4M?weight=%3", "two hexadecimal digits", "%25" },
         { "mem:4M?weight=%00", "two hexadecimal digits", "%25" },
-        { "mem:4M?token-file=/t", "takes no token-file", "leave it out" },
+        { "mem:4M?keys=/t", "keys= is for nbds:// and rdma:// only", "leave it out" },
+        { "nbd://m1?keys=/t", "keys= is for nbds://", "give nbds://" },
+        { "nbds://m1", "nbds:// needs keys=FILE", "or nbd://" },
+        { "rdma://m1?client=a", "which key of keys=", "give keys=FILE" },
         { "mem:4M?device=mlx5_0", "for rdma:// only", "leave them out" },
         { "nbd://m1?gid-index=0", "for rdma:// only", "leave them out" },
         { "mem:4M?overwrite=yes", "overwrite is for dax: and file: only", "leave it out" },
@@ -500,7 +503,7 @@ static void node_options(void **state)
         char *line[] = { (char *)"vmrun",
                          (char *)"--cache=1M",
                          (char *)"--node",
-                         (char *)"rdma://m1:7471?size=4097K&weight=2&token-file=/etc/a%26b&"
+                         (char *)"rdma://m1:7471?size=4097K&weight=2&keys=/etc/a%26b&"
                                  "gid-index=1&device=mlx5_0",
                          (char *)"--node",
                          (char *)"nbd+unix:///e?weight=7&socket=/run/s&size=8G",
@@ -517,7 +520,7 @@ static void node_options(void **state)
         assert_int_equal(opt.nnodes, 5);
         assert_string_equal(n->url, "rdma://m1:7471");
         assert_string_equal(n->name, "rdma://m1:7471");
-        assert_string_equal(n->token_file, "/etc/a&b");
+        assert_string_equal(n->keys, "/etc/a&b");
         assert_string_equal(n->device, "mlx5_0");
         assert_int_equal(n->size, 4097 << 10 & ~4095);
         assert_int_equal(n->weight, 2);
@@ -528,7 +531,7 @@ static void node_options(void **state)
         assert_int_equal(n->weight, 7);
         assert_int_equal(n->size, 8ull << 30);
         assert_int_equal(n->gid_index, -1);
-        assert_null(n->token_file);
+        assert_null(n->keys);
         assert_false(n->overwrite);
         n++;
         assert_string_equal(n->url, "dax:/x");

@@ -3,7 +3,7 @@
  *
  *   nbd://HOST[:PORT][/EXPORT]         nbd+unix:///[EXPORT]?socket=PATH
  *
- * vmrun's own options in the query (size=, token-file=, ...) have been removed before a URL arrives
+ * vmrun's own options in the query (size=, keys=, ...) have been removed before a URL arrives
  * here.
  */
 #include <arpa/inet.h>
