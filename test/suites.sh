@@ -196,6 +196,7 @@ suites() {
         suite 'mutants of what vCPUs share' 300 - test/unit/mutate_lines.sh
         suite 'mutants of mappings' 300 - test/unit/mutate_memory.sh
         suite 'mutants of proofs' 300 - test/unit/mutate_proof.sh
+        suite 'mutants of who may come' 100 - test/unit/mutate_admission.sh
         suite 'mutants of threads' 600 - test/unit/mutate_threads.sh
     fi
     natively

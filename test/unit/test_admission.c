@@ -287,6 +287,10 @@ static void memory(void **state)
         assert_true(party_room(alice, left) == 4 * GiB);
         assert_true(party_room(bob, left) == 8 * GiB);
         assert_int_equal(party_take(alice, 4 * GiB + 4096, left), -EDQUOT);
+        assert_int_equal(party_take(alice, GiB, left), 0);
+        party_took(alice, GiB, true);           /* half of her reserve is no longer kept */
+        assert_true(party_room(origin, left - GiB) == 5 * GiB);
+        party_give(alice, GiB);
         assert_int_equal(party_take(origin, 5 * GiB + 4096, left), -ENOSPC);
         assert_int_equal(party_take(origin, 5 * GiB, left), 0);
         /* while it is being taken the pool counts it as left */
