@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-#define NBD_NEWCOMERS   64              /* at one time; then the oldest of the busiest origin goes */
+#define NBD_NEWCOMERS   64              /* at one time; then one of the busiest origin goes */
 #define NBD_NEWCOMERS_ORIGIN 8          /* of one origin, once half of the places are taken */
 #define NBD_NEWCOMER_MS 3000            /* each has so long */
 

@@ -195,8 +195,8 @@ static void starttls(struct nbd_handshake *h)
 /* Before TLS, where it is required. */
 static void send_away(struct nbd_handshake *h)
 {
-        static const char text[] = "memnode wants a key: with vmrun use nbds:// and keys=FILE, with "
-                                   "other clients TLS and a key of its --keys";
+        static const char text[] = "memnode wants a key: with vmrun use nbds:// and keys=FILE, "
+                                   "with other clients TLS and a key of its --keys";
 
         h->sent_away = true;
         if (h->option == NBD_OPT_EXPORT_NAME)   /* it has no error reply */

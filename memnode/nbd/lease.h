@@ -28,8 +28,8 @@ struct lease {
 extern pthread_mutex_t nbd_leases_lock;
 extern struct lease *nbd_leases;                /* guarded by it */
 
-/* Account and memory for an export, which counts for the party; NULL: for none.  0, or an error with
- * a sentence. */
+/* Account and memory for an export, which counts for the party; NULL: for none.  0, or an error
+ * with a sentence. */
 uint32_t nbd_export_take(struct nbd_export *e, const char *owner, struct party *party,
                          const char **text);
 /* The lease has no user any more: its grace time begins.  With the lock. */

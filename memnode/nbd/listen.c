@@ -85,7 +85,8 @@ static int add_listener(int fd, const struct sockaddr_un *path, char *why, size_
                 }
                 nlisteners++;
         } else {
-                snprintf(why, n, "there are %d listening sockets already: listen on fewer addresses",
+                snprintf(why, n,
+                         "there are %d listening sockets already: listen on fewer addresses",
                          LISTENERS_MAX);
                 if (path)
                         unlink(path->sun_path);
@@ -135,7 +136,8 @@ static int parse_address(const char *url, struct hostport *hp, char *why, size_t
 static int listen_one(const struct addrinfo *a, bool several, char *why, size_t n)
 {
         char host[64] = "?", port[16] = "?";
-        int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol), err = 0;
+        const int type = a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK;
+        int fd = socket(a->ai_family, type, a->ai_protocol), err = 0;
 
         if (fd >= 0) {
                 set(fd, SOL_SOCKET, SO_REUSEADDR, 1);

@@ -243,8 +243,8 @@ struct far_driver {
         /* A completion interrupts the thread that called post(), also in a system call of the
          * program: so no thread of the program may call it (--io inline). */
         bool own_thread;
-        /* Its system calls want the credentials, or the root, of the thread that opened the node: so
-         * a thread of the program that has got others may not call it (--io inline). */
+        /* Its system calls want the credentials, or the root, of the thread that opened the node:
+         * so a thread of the program that has got others may not call it (--io inline). */
         bool own_rights;
         /* The node is on this host, and keep() gives the next program all that it needs, whatever
          * became of its rights.  So after execve the node is not leased again.  A remote node is,

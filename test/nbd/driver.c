@@ -3,7 +3,8 @@
  * reads and prefetches, each read compared with what was written last, then everything once more.
  * At the end no descriptor may be left.
  *
- *   driver [--depth N] [--count N] [--seconds S] [--pages N] [--size BYTES] [--keys FILE --client NAME]
+ *   driver [--depth N] [--count N] [--seconds S] [--pages N] [--size BYTES]
+ *          [--keys FILE --client NAME]
  *          [--timeout MS] [--connect-timeout MS] [--gap MS] [--open-only] [--unasked] [--runs]
  *          [--hand-back] [--downs N] [--stop PID] [--drain PID] [--family] URL
  *

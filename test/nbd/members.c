@@ -102,9 +102,13 @@ static double cpu_seconds(void)
 
         snprintf(path, sizeof(path), "/proc/%d/stat", pid);
         FILE *f = fopen(path, "re");
-        if (f && fgets(text, sizeof(text), f) && strrchr(text, ')'))
-                sscanf(strrchr(text, ')') + 1, "%*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu %lu",
-                       &user, &system);
+        /* fields 14 and 15; the second is a name, which may have anything in it */
+        if (f && fgets(text, sizeof(text), f) && strrchr(text, ')')) {
+                char *at = strrchr(text, ')') + 1;
+                for (unsigned i = 0; i < 11; i++)
+                        at += strspn(at, " "), at += strcspn(at, " ");
+                sscanf(at, " %lu %lu", &user, &system);
+        }
         if (f)
                 fclose(f);
         return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);

@@ -72,46 +72,37 @@ def quietly(call):
 
 # --- attacks: each goes on for as long as paced() says ---
 
-def silent():
-    """Connections that say nothing, as many as there can be."""
+def hold(connect, most):
+    """Connections that stay, the newest of them."""
     held = []
-    for _ in paced():
-        s = quietly(stranger)
+    for n in paced():
+        s = quietly(lambda n=n: connect(n))
         if s:
             held.append(s)
-        if len(held) > 700:
+        if len(held) > most:
             close(held.pop(0))
     for s in held:
         close(s)
+
+
+def silent():
+    """Connections that say nothing, as many as there can be."""
+    hold(lambda n: stranger(), 700)
 
 
 def silent_many():
     """The same, from many addresses."""
-    held = []
-    for n in paced():
-        s = quietly(lambda: stranger(n % 4000))
-        if s:
-            held.append(s)
-        if len(held) > 700:
-            close(held.pop(0))
-    for s in held:
-        close(s)
+    hold(lambda n: stranger(n % 4000), 700)
 
 
 def half_done():
     """Connections that begin TLS, and say no more."""
-    held = []
-    for _ in paced():
-        s = quietly(stranger)
-        if not s:
-            continue
-        quietly(lambda: s.sendall(struct.pack(">I", 3)
-                                  + struct.pack(">QII", IHAVEOPT, STARTTLS, 0)))
-        held.append(s)
-        if len(held) > 300:
-            close(held.pop(0))
-    for s in held:
-        close(s)
+    def begin(_):
+        s = stranger()
+        s.sendall(struct.pack(">I", 3) + struct.pack(">QII", IHAVEOPT, STARTTLS, 0))
+        return s
+
+    hold(begin, 300)
 
 
 def leases():
