@@ -195,8 +195,8 @@ suites() {
         suite "mutants of kern's own queues" 300 - test/unit/mutate_direct.sh
         suite 'mutants of what vCPUs share' 300 - test/unit/mutate_lines.sh
         suite 'mutants of mappings' 300 - test/unit/mutate_memory.sh
-        suite 'mutants of proofs' 300 - test/unit/mutate_proof.sh
         suite 'mutants of who may come' 100 - test/unit/mutate_admission.sh
+        suite 'mutants of memnode over RDMA' 300 - test/unit/mutate_rdma.sh
         suite 'mutants of threads' 600 - test/unit/mutate_threads.sh
     fi
     natively

@@ -1,16 +1,13 @@
 /*
- * Clients of the RDMA server and their leases.
- *
- * [I] Memory goes back to the pool only when no network card can reach it any more.  First the data
- * connections of the client end, then the registration; then the pool gets the memory and zeroes it
- * before it is given out again.  A registration that cannot be ended keeps its memory for as long
- * as memnode runs.
+ * Clients of the RDMA server and their leases; see lease.h for the memory.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include "common/clock.h"
 #include "common/size.h"
 #include "account.h"
 #include "admission/party.h"
@@ -18,9 +15,11 @@
 #include "pool.h"
 #include "rdma/client.h"
 #include "rdma/connection.h"
+#include "rdma/lease.h"
 
 struct client *clients;
 static unsigned nclients;
+static struct client *leaving;          /* that have ended, but for the worker's part */
 
 static void count_clients(void)
 {
@@ -117,13 +116,6 @@ struct client *client_find(uint64_t id)
         return cl;
 }
 
-static struct ibv_mr *registration(const struct client *cl, char *at, uint64_t bytes)
-{
-        return ibv_reg_mr(cl->pd, at, bytes,
-                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-                                  IBV_ACCESS_REMOTE_WRITE);
-}
-
 static void describe(const struct lease *l, struct node_grant *g)
 {
         g->slab = l->slab;
@@ -144,113 +136,77 @@ int client_find_slab(const struct client *cl, uint64_t slab, struct node_grant *
         return NODE_EUNKNOWN;
 }
 
-int client_lease(struct client *cl, uint64_t bytes, struct node_grant *g, char *why, size_t n)
+/* A lease that it asks for waits until the worker has given back what those that leave had. */
+void client_room(const struct client *cl, struct node_welcome *w)
 {
-        char a[32], b[32];
-        struct lease *l = malloc(sizeof(*l));
-        char *at;
+        uint64_t most = __atomic_load_n(&opt.max_per_client, __ATOMIC_RELAXED), own = 0;
 
-        if (!l || cl->nleases == LEASES_MAX) {
-                snprintf(why, n,
-                         l ? "this client has %u leases, which is the most: ask for larger ones"
-                           : "the node has no memory left",
-                         cl->nleases);
-                free(l);
-                return NODE_ELIMIT;
+        w->free = pool_left();
+        for (const struct client *i = leaving; i; i = i->next) {
+                w->free += i->bytes;
+                own += i->party == cl->party ? i->bytes : 0;
         }
-        int err = account_take(cl->account, bytes, &at);
-        if (err) {
-                if (err == -EDQUOT)
-                        snprintf(why, n,
-                                 "%s more is beyond the %s that one client may have here "
-                                 "(--max-per-client, or its quota)",
-                                 size_text(bytes, a), size_text(account_limit(cl->account), b));
-                else if (pool_left() < bytes)
-                        snprintf(why, n, "%s is wanted and %s is free", size_text(bytes, a),
-                                 size_text(pool_left(), b));
-                else
-                        snprintf(why, n,
-                                 "%s is free, but not %s in one piece, or it is kept for others: "
-                                 "ask for less",
-                                 size_text(pool_left(), b), size_text(bytes, a));
-                free(l);
-                return err == -EDQUOT ? NODE_ELIMIT : NODE_ENOSPC;
-        }
-        struct ibv_mr *mr = registration(cl, at, bytes);
-        if (!mr) {
-                snprintf(why, n, "the node cannot register %s: %s%s", size_text(bytes, a),
-                         strerror(errno),
-                         errno == ENOMEM ? ": its memory is short, or its memlock limit (`ulimit "
-                                           "-l`) is too low"
-                                         : "");
-                warnx_("%s: cannot register %s: %s", cl->name, a, strerror(errno));
-                account_give(cl->account, at, bytes);
-                free(l);
-                return NODE_EINTERNAL;
-        }
-        *l = (struct lease){ ++cl->last_slab, at, bytes, mr, cl->leases };
+        w->limit = cl->party ? party_room(cl->party, w->free) + own : w->free;
+        if (w->limit > w->free)
+                w->limit = w->free;
+        if (w->limit > most)
+                w->limit = most;
+}
+
+int client_may_lease(const struct client *cl, char *why, size_t n)
+{
+        unsigned asked = 0;
+
+        for (const struct connection *c = connections; c; c = c->next)
+                asked += c->client == cl && c->job;
+        if (cl->nleases + asked < LEASES_MAX)
+                return 0;
+        snprintf(why, n, "this client has %u leases, which is the most: ask for larger ones",
+                 cl->nleases);
+        return NODE_ELIMIT;
+}
+
+void client_leases(struct client *cl, struct lease *l, struct node_grant *g)
+{
+        char a[32];
+
+        l->slab = ++cl->last_slab;
+        l->next = cl->leases;
         cl->leases = l;
         cl->nleases++;
-        atomic_fetch_add_explicit(&rdma_counts.leases, 1, memory_order_relaxed);
+        cl->bytes += l->bytes;
         describe(l, g);
-        info_("%s leases %s", cl->name, size_text(bytes, a));
-        return 0;
+        info_("%s leases %s", cl->name, size_text(l->bytes, a));
 }
 
-/* True: nothing can reach the memory of the lease any more. */
-static bool deregister(struct client *cl, struct lease *l)
+/* In the worker. */
+static void attach(struct job *j)
 {
-        int err = l->mr ? ibv_dereg_mr(l->mr) : 0;
+        struct client *cl = (struct client *)((char *)j - offsetof(struct client, attach));
 
-        if (err)
-                warnx_("%s: a registration cannot be ended: %s; its memory is not used again",
-                       cl->name, strerror(err));
-        else
-                l->mr = NULL;
-        return !err;
+        cl->attached = leases_register(cl, cl->coming->verbs);
 }
 
-static void forget(struct lease *l)
+static void attach_done(struct job *j)
 {
-        atomic_fetch_sub_explicit(&rdma_counts.leases, 1, memory_order_relaxed);
-        free(l);
-}
+        struct client *cl = (struct client *)((char *)j - offsetof(struct client, attach));
 
-/* Of a client without connections: nothing reaches its memory any more. */
-static bool deregister_all(struct client *cl)
-{
-        bool clean = true;
-
-        for (struct lease *l = cl->leases; l; l = l->next)
-                clean &= deregister(cl, l);
-        if (cl->pd)
-                ibv_dealloc_pd(cl->pd);
-        cl->pd = NULL;
-        cl->device = NULL;
-        return clean;
+        cl->device = cl->attached ? cl->coming : NULL;
+        cl->coming = NULL;
+        cl->gone_at = now_ms();         /* it could not come back meanwhile */
 }
 
 bool client_attach(struct client *cl, struct device *d)
 {
-        if (cl->device)
-                return true;
-        cl->device = d;
-        cl->pd = ibv_alloc_pd(d->verbs);
-        bool made = cl->pd != NULL;
-        for (struct lease *l = cl->leases; l && made; l = l->next) {
-                l->mr = registration(cl, l->at, l->bytes);
-                made = l->mr != NULL;
-        }
-        if (made)
-                return true;
-        warnx_("%s cannot be served yet: what it has here cannot be registered: %s: free some "
-               "memory on this host, or raise the memlock limit (`ulimit -l`)",
-               cl->name, strerror(errno));
-        deregister_all(cl);
+        if (cl->device || cl->coming)
+                return cl->device;
+        cl->coming = d;
+        cl->attach = (struct job){ .run = attach, .done = attach_done, .owner = cl };
+        worker_add(&cl->attach);
         return false;
 }
 
-int client_release(struct client *cl, uint64_t slab, char *why, size_t n)
+struct lease *client_release(struct client *cl, uint64_t slab, char *why, size_t n)
 {
         struct lease **p = &cl->leases, *l;
 
@@ -259,14 +215,12 @@ int client_release(struct client *cl, uint64_t slab, char *why, size_t n)
         l = *p;
         if (!l) {
                 snprintf(why, n, "this client has no slab %llu", (unsigned long long)slab);
-                return NODE_EUNKNOWN;
+                return NULL;
         }
         *p = l->next;
         cl->nleases--;
-        if (deregister(cl, l))
-                account_give(cl->account, l->at, l->bytes);
-        forget(l);
-        return 0;
+        cl->bytes -= l->bytes;
+        return l;
 }
 
 static void unlist(const struct client *cl)
@@ -284,25 +238,47 @@ static void unlist(const struct client *cl)
 bool client_detach(struct client *cl)
 {
         unlist(cl);
-        return deregister_all(cl);
+        cl->device = NULL;
+        return leases_deregister(cl);
+}
+
+/* In the worker. */
+static void end(struct job *j)
+{
+        struct client *cl = (struct client *)((char *)j - offsetof(struct client, end));
+
+        if (leases_deregister(cl))
+                account_close(cl->account);
+        for (struct lease *l = cl->leases, *next; l; l = next) {
+                next = l->next;
+                lease_free(l);
+        }
+}
+
+static void end_done(struct job *j)
+{
+        struct client *cl = (struct client *)((char *)j - offsetof(struct client, end));
+        struct client **p = &leaving;
+
+        while (*p != cl)
+                p = &(*p)->next;
+        *p = cl->next;
+        if (cl->party)
+                party_put(cl->party);
+        explicit_bzero(cl, sizeof(*cl));
+        free(cl);
 }
 
 void client_end(struct client *cl)
 {
         connection_end_data(cl);
         connection_disown(cl);
-        if (deregister_all(cl))
-                account_close(cl->account);
-        for (struct lease *l = cl->leases, *next; l; l = next) {
-                next = l->next;
-                forget(l);
-        }
         unlist(cl);
         members_free(&cl->members);
-        if (cl->party)
-                party_put(cl->party);
-        explicit_bzero(cl, sizeof(*cl));
-        free(cl);
+        cl->next = leaving;
+        leaving = cl;
+        cl->end = (struct job){ .run = end, .done = end_done, .owner = cl };
+        worker_add(&cl->end);
 }
 
 void client_tick(uint64_t now)
@@ -311,7 +287,7 @@ void client_tick(uint64_t now)
 
         for (struct client *cl = clients, *next; cl; cl = next) {
                 next = cl->next;
-                if (cl->controls || now - cl->gone_at < grace)
+                if (cl->controls || cl->coming || now - cl->gone_at < grace)
                         continue;
                 warnx_("%s has been gone for %u s: its memory is free", cl->name, grace / 1000);
                 client_end(cl);

@@ -219,8 +219,8 @@ static int admit_known(const struct asked *a, struct device *d, struct client *c
                 return NODE_EBUSY;
         }
         if (!client_attach(cl, d)) {
-                snprintf(why, n, "what %s has cannot be registered now", cl->name);
-                return NODE_EINTERNAL;
+                snprintf(why, n, "what %s has is not registered yet", cl->name);
+                return NODE_EBUSY;
         }
         if (cl->device != d) {
                 snprintf(why, n, "%s came through device %s before", cl->name,

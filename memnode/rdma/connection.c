@@ -53,8 +53,16 @@ void connection_release(struct connection *c)
         }
 }
 
+void connection_drop_job(struct connection *c)
+{
+        if (c->job && worker_drop(c->job))
+                free(c->job);
+        c->job = NULL;
+}
+
 void connection_end(struct connection *c)
 {
+        connection_drop_job(c);
         unlink_connection(c);
         if (c->client && c->kind == NODE_CONTROL)
                 c->client->controls--;
@@ -118,6 +126,7 @@ void connection_disown(const struct client *cl)
 {
         for (struct connection *c = connections; c; c = c->next) {
                 if (c->kind == NODE_CONTROL && c->client == cl) {
+                        connection_drop_job(c);
                         c->client = NULL;
                         /* ends at the next tick, since the caller may still use it */
                         c->closing = true;

@@ -13,6 +13,8 @@ void connection_add(struct connection *c);
 /* Frees what control_setup() and rdma_create_qp() made, and it counts for nobody any more; any part
  * may be missing. */
 void connection_release(struct connection *c);
+/* Nobody waits for its request any more. */
+void connection_drop_job(struct connection *c);
 /* Ends a connection, for good and at once; its client is not touched.  A function called from a
  * loop over the connections may end any connection: its memory stays and its `next` stays valid
  * until connections_reap(), which the thread calls where it holds no pointer to a connection. */

@@ -21,6 +21,7 @@
 #include "rdma/client.h"
 #include "rdma/connection.h"
 #include "rdma/control.h"
+#include "rdma/lease.h"
 #include "rdma/parse.h"
 
 #define BUFFERS ((RECEIVES + SENDS) * NODE_MESSAGE_MAX)
@@ -124,6 +125,7 @@ bool control_close(struct connection *c)
 
 static bool close_soon(struct connection *c)
 {
+        connection_drop_job(c);
         c->closing = true;
         c->deadline = now_ms() + HELLO_MS;
         return control_close(c);
@@ -225,8 +227,7 @@ static bool hello(struct connection *c, const struct node_hello *m)
                 return flood(c);
         w->id = cl->id;
         memcpy(w->nonce, nonce, sizeof(w->nonce));
-        w->limit = account_limit(cl->account);
-        w->free = pool_left();
+        client_room(cl, w);
         w->grace_ms = __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);
         w->depth = DEPTH_MAX;
         w->keeps = opt.resume ? NODE_KEEPS : 0;
@@ -236,29 +237,135 @@ static bool hello(struct connection *c, const struct node_hello *m)
         return send_message(c, w);
 }
 
+/* --- requests that the worker has a part in --- */
+
+struct work {
+        struct job job;
+        struct connection *c;           /* for done(): there if the job was not dropped */
+        struct client *client;
+        uint32_t request;
+        uint64_t bytes;                 /* LEASE */
+        struct lease *lease;            /* LEASE: NULL: it could not be made */
+        int error;
+        char why[NODE_TEXT_MAX];
+};
+
+static void make(struct job *j)
+{
+        struct work *w = (struct work *)j;
+
+        w->error = lease_make(w->client, w->bytes, &w->lease, w->why, sizeof(w->why));
+}
+
+static void unmake(struct job *j)
+{
+        struct work *w = (struct work *)j;
+
+        if (w->lease)
+                lease_end(w->client, w->lease);
+        free(w);
+}
+
+static void made(struct job *j)
+{
+        struct work *w = (struct work *)j;
+        struct connection *c = w->c;
+        struct node_grant *g;
+
+        c->request = w->request;
+        g = w->error ? NULL : compose(c, NODE_GRANT, sizeof(*g));
+        if (!w->error && !g) {
+                flood(c);               /* which drops the job */
+                return;
+        }
+        c->job = NULL;
+        if (g)
+                client_leases(w->client, w->lease, g);
+        if (w->error ? refuse(c, w->error, w->why, false) : send_message(c, g))
+                c->request = 0;
+        free(w);
+}
+
+static void unlease(struct job *j)
+{
+        struct work *w = (struct work *)j;
+
+        lease_end(w->client, w->lease);
+}
+
+static void forget(struct job *j) { free(j); }
+
+static void unleased(struct job *j)
+{
+        struct work *w = (struct work *)j;
+        struct connection *c = w->c;
+        struct node_plain *m;
+
+        c->job = NULL;
+        c->request = w->request;
+        m = compose(c, NODE_DONE, sizeof(*m));
+        if (m ? send_message(c, m) : flood(c))
+                c->request = 0;
+        free(w);
+}
+
+/* False: the client does not take what was answered before. */
+static bool takes_answers(const struct connection *c)
+{
+        return c->sends_busy != (1u << SENDS) - 1;
+}
+
+static bool give_to_worker(struct connection *c, struct work w)
+{
+        struct work *copy = malloc(sizeof(*copy));
+
+        if (!copy)
+                return false;
+        w.job.owner = w.client = c->client;
+        w.c = c;
+        w.request = c->request;
+        *copy = w;
+        c->job = &copy->job;
+        worker_add(c->job);
+        return true;
+}
+
 static bool lease(struct connection *c, uint64_t bytes)
 {
-        char why[NODE_TEXT_MAX];
-        struct node_grant *g = compose(c, NODE_GRANT, sizeof(*g));
+        char why[NODE_TEXT_MAX] = "the node has no memory left";
 
-        if (!g)
+        if (!takes_answers(c))
                 return flood(c);
         if (rdma_draining)
                 return refuse(c, NODE_ECLOSING, "it is being drained", false);
-        int error = client_lease(c->client, bytes, g, why, sizeof(why));
-        return error ? refuse(c, error, why, false) : send_message(c, g);
+        int error = client_may_lease(c->client, why, sizeof(why));
+        if (!error && !give_to_worker(c, (struct work){ .job = { .run = make, .done = made,
+                                                                 .undo = unmake },
+                                                        .bytes = bytes }))
+                error = NODE_EINTERNAL;
+        return error ? refuse(c, error, why, false) : true;
 }
 
 static bool release_slab(struct connection *c, uint64_t slab)
 {
         char why[NODE_TEXT_MAX];
-        struct node_plain *m = compose(c, NODE_DONE, sizeof(*m));
 
-        if (!m)
+        if (!takes_answers(c))
                 return flood(c);
-        int error = client_release(c->client, slab, why, sizeof(why));
-        return error ? refuse(c, error, why, false) : send_message(c, m);
+        struct lease *l = client_release(c->client, slab, why, sizeof(why));
+
+        if (!l)
+                return refuse(c, NODE_EUNKNOWN, why, false);
+        if (give_to_worker(c, (struct work){ .job = { .run = unlease, .done = unleased,
+                                                      .undo = forget, .must = true },
+                                             .lease = l }))
+                return true;
+        lease_end(c->client, l);        /* without memory for a job all others wait for it */
+        struct node_plain *m = compose(c, NODE_DONE, sizeof(*m));
+        return m ? send_message(c, m) : flood(c);
 }
+
+/* --- and those that it has none in --- */
 
 static bool find_slab(struct connection *c, uint64_t slab)
 {
@@ -306,6 +413,8 @@ static bool obey(struct connection *c, const struct node_request *rq)
 {
         if (!c->client && rq->type != NODE_HELLO)
                 return refuse(c, NODE_EPROTO, "a request before HELLO", true);
+        /* A client that asks for something else has given up the request before. */
+        connection_drop_job(c);
         switch (rq->type) {
         case NODE_HELLO:
                 return hello(c, &rq->hello);

@@ -50,6 +50,7 @@ static int take_piece(struct client *cl, struct resume_piece *p, char *why, size
         *l = (struct lease){ p->slab, l->at, p->size, NULL, cl->leases };
         cl->leases = l;
         cl->nleases++;
+        cl->bytes += p->size;
         p->base = l->at;
         atomic_fetch_add_explicit(&rdma_counts.leases, 1, memory_order_relaxed);
         return 0;
@@ -113,14 +114,23 @@ static void end_connections(const struct client *cl)
                         connection_end(c);
 }
 
+static bool is_kept(const struct client *cl)
+{
+        return cl->nleases && members_awaits(&cl->members);
+}
+
 void clients_keep(void)
 {
+        for (struct client *cl = clients; cl; cl = cl->next) {
+                await_connected(cl);
+                if (is_kept(cl))
+                        end_connections(cl);
+        }
+        worker_wait();                  /* from here on it does nothing with them */
         for (struct client *cl = clients, *next; cl; cl = next) {
                 next = cl->next;
-                await_connected(cl);
-                if (!cl->nleases || !members_awaits(&cl->members))
+                if (!is_kept(cl))
                         continue;
-                end_connections(cl);
                 if (!client_detach(cl)) {               /* its memory may still be written */
                         warnx_("%s cannot be kept, and loses what it has here", cl->name);
                         lost = true;

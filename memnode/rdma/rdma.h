@@ -2,10 +2,8 @@
  * What the files of the RDMA server share: devices, connections, clients.
  *
  * One thread, rdma_thread() in server.c, owns all of it, so nothing here has a lock.  It handles
- * events of rdma_cm, completions of control connections, and the clock.  A long operation makes all
- * clients wait: the registration of a lease takes some 0.1 s a GiB and more, and memory may still
- * have to be zeroed.  No client is lost by that: whether a client is alive is judged by the answers
- * of its network card, and only after all answers have been read.
+ * events of rdma_cm, completions of control connections, and the clock.  What takes long is done by
+ * another thread, the worker: see worker.h for what that may touch.
  */
 #ifndef MEMNODE_RDMA_H
 #define MEMNODE_RDMA_H
@@ -16,6 +14,7 @@
 #include "common/keys.h"
 #include "memnode/admission/origin.h"
 #include "memnode/members.h"
+#include "memnode/rdma/worker.h"
 #include "nodeproto.h"
 
 #define DEVICES_MAX     16
@@ -56,8 +55,13 @@ struct client {
          * registrations of its leases are, until its first connection says which device it is. */
         struct device *device;
         struct ibv_pd *pd;
+        /* Not NULL: the worker registers its leases with this device, and has pd and leases. */
+        struct device *coming;
+        bool attached;                  /* it could */
+        struct job attach, end;
         struct lease *leases;
         unsigned nleases;
+        uint64_t bytes;                 /* of all leases */
         uint64_t last_slab;
         uint32_t restarts;              /* of memnode, that its leases have outlived (kept.c) */
         struct members members;
@@ -92,6 +96,7 @@ struct connection {
         struct ibv_mr *mr;
         char *buffers;                  /* RECEIVES + SENDS of NODE_MESSAGE_MAX bytes */
         uint32_t request;               /* the number of the one in hand; 0: none */
+        struct job *job;                /* of the one that the worker has; NULL: none */
         unsigned sends_busy;            /* bit i: send buffer i is in use */
         bool told;                      /* DRAIN was sent */
         bool answered;                  /* the member has moved, or cannot */

@@ -73,6 +73,8 @@ static void say_goodbye(void)
         for (unsigned i = 0; i < nlisteners; i++)
                 rdma_destroy_id(listeners[i]);
         nlisteners = 0;
+        for (struct connection *c = connections; c; c = c->next)
+                connection_drop_job(c); /* so that the end does not wait for it */
         if (opt.resume)
                 clients_keep();
         for (struct connection *c = connections; c; c = c->next)
@@ -119,6 +121,7 @@ static void end_all(void)
         while (connections)
                 connection_end(connections);
         connections_reap();
+        worker_stop();
         device_close_all();
 }
 
@@ -129,13 +132,14 @@ static void *rdma_thread(void *arg)
 
         (void)arg;
         for (;;) {
-                struct pollfd fds[3 + DEVICES_MAX] = {
+                struct pollfd fds[4 + DEVICES_MAX] = {
                         { .fd = rdma_ending ? -1 : stop_fd, .events = POLLIN },
                         { .fd = begun ? channel->fd : begin_fd, .events = POLLIN },
                         { .fd = rdma_draining ? -1 : drain_fd, .events = POLLIN },
+                        { .fd = worker_fd(), .events = POLLIN },
                 };
-                nfds_t n = 3;
-                for (struct device *d; (d = device_at((unsigned)n - 3)); n++)
+                nfds_t n = 4;
+                for (struct device *d; (d = device_at((unsigned)n - 4)); n++)
                         fds[n] = (struct pollfd){ .fd = d->channel->fd, .events = POLLIN };
 
                 uint64_t now = now_ms();
@@ -158,9 +162,11 @@ static void *rdma_thread(void *arg)
                         begun = true;
                         clients_begin_grace();
                 }
-                for (nfds_t i = 3; i < n; i++)
+                for (nfds_t i = 4; i < n; i++)
                         if (fds[i].revents)
-                                control_completions(device_at((unsigned)i - 3));
+                                control_completions(device_at((unsigned)i - 4));
+                if (fds[3].revents)
+                        worker_results();
                 if (fds[2].revents) {
                         rdma_draining = true;
                         next_tick = 0;  /* which tells the clients */
@@ -201,7 +207,12 @@ static int start(char *why, size_t n)
             fcntl(channel->fd, F_SETFL, O_NONBLOCK) != 0)
                 err = -errno;
         else
+                err = worker_start();
+        if (!err) {
                 err = -pthread_create(&thread, NULL, rdma_thread, NULL);
+                if (err)
+                        worker_stop();
+        }
         if (!err)
                 return 0;
         snprintf(why, n, "no thread can be started: %s", strerror(-err));

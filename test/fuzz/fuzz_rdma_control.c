@@ -1,7 +1,8 @@
 /*
  * Fuzzes the control side of the RDMA server with libFuzzer: connection requests and messages
  * (memnode/rdma/parse.c, challenge.c, connect.c, control.c), and the clients and leases behind them
- * (client.c, account.c, pool.c).  The network card is a fake, below. Built and run by ./run.
+ * (client.c, lease.c, account.c, pool.c).  The network card is a fake, below, and so is the worker.
+ * Built and run by ./run.
  *
  * Threat model. An attacker who reaches memnode's RDMA port chooses the private data of connection
  * requests and the bytes and lengths of messages, may open and drop connections in any order, read
@@ -99,6 +100,68 @@ bool keyring_find_mark(uint64_t mark, struct key *k)
         if (mark == proof_mark(alice.name))
                 *k = alice;
         return mark == proof_mark(alice.name);
+}
+
+/* --- the worker, whose jobs run when the script says --- */
+
+static struct job *jobs, *over;         /* the next one last: see push() */
+static void push(struct job **list, struct job *j)
+{
+        j->next = NULL;
+        while (*list)
+                list = &(*list)->next;
+        *list = j;
+}
+static bool pull(struct job **list, const struct job *j)
+{
+        while (*list && *list != j)
+                list = &(*list)->next;
+        if (!*list)
+                return false;
+        *list = j->next;
+        return true;
+}
+void worker_add(struct job *j) { push(&jobs, j); }
+bool worker_drop(struct job *j)
+{
+        if (!j->ran && !j->must)
+                return pull(&jobs, j);
+        j->dropped = true;
+        if (j->ran) {
+                pull(&over, j);
+                push(&jobs, j);
+        }
+        return false;
+}
+/* The oldest job; in a real one it may also run before the thread goes on. */
+static void work(void)
+{
+        struct job *j = jobs;
+
+        if (!j)
+                return;
+        jobs = j->next;
+        if (!j->ran)
+                j->run(j);
+        j->ran = true;
+        if (j->dropped)
+                j->undo(j);
+        else
+                push(&over, j);
+}
+void worker_results(void)
+{
+        for (struct job *j; (j = over);) {
+                over = j->next;
+                j->done(j);
+        }
+}
+void worker_wait(void)
+{
+        while (jobs || over) {
+                work();
+                worker_results();
+        }
 }
 
 /* --- the card --- */
@@ -666,7 +729,15 @@ static void tick(uint64_t ms)
 
 static void step(struct reader *r)
 {
-        unsigned what = byte(r), i = byte(r) % PEERS;
+        unsigned what = byte(r), i = byte(r);
+
+        if (!(i & 0x80)) {              /* the worker is fast, most of the time */
+                work();
+                worker_results();
+        } else if (i & 0x40) {
+                work();
+        }
+        i %= PEERS;
 
         switch (what & 7) {
         case 0: case 1: send_to(r, i, what); break;
@@ -678,7 +749,7 @@ static void step(struct reader *r)
                 break;
         case 4: take_sent(i, what & 0x80 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS); break;
         case 5: tick((what >> 3) * 400u); break;
-        case 6: reg_fails = what & 8, rdma_draining |= what & 16; break;
+        case 6: worker_results(), reg_fails = what & 8, rdma_draining |= what & 16; break;
         default: send_fails = what & 8; events_late = what & 16; break;
         }
 }
@@ -710,7 +781,7 @@ static void check_all(void)
         }
         if (nclients != atomic_load(&rdma_counts.clients))
                 FAIL("the counts are wrong");
-        if (live_pds != nclients + 1)
+        if (live_pds < nclients + 1 || (live_pds != nclients + 1 && !jobs && !over))
                 FAIL("protection domains and clients are not as many");
 }
 
@@ -759,11 +830,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         reg_fails = send_fails = events_late = false;
         signalled = NULL;
+        if (size & 1)
+                worker_wait();
         while (clients)
                 client_end(clients);
         while (connections)
                 connection_end(connections);
         connections_reap();
+        worker_wait();
         check_all();
         all_is_given_back();
         if (live_mrs || live_qps || live_ids || live_cqs != 1 || atomic_load(&rdma_counts.leases) ||

@@ -1,6 +1,7 @@
 /*
- * The parts of the rdma:// driver without a device: URLs, which requests go in one WRITE, how much
- * background work the device has at a time, when a node is silent.
+ * The parts of the rdma:// driver without a device: URLs, what memnode's private data says, which
+ * requests go in one WRITE, how much background work the device has at a time, when a node is
+ * silent.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include "far/rdma/pace.h"
 #include "far/rdma/run.h"
 #include "far/rdma/silence.h"
+#include "far/rdma/words.h"
 
 static void is_url(const char *rest, const char *host, uint16_t port)
 {
@@ -75,6 +77,27 @@ static void no_urls(void **state)
         is_no_url(longest);
         longest[2 + RDMA_HOST_MAX - 1] = '\0';
         is_url(longest, longest + 2, NODE_PORT);
+}
+
+/* An older memnode says less, and is told apart from what is none. */
+static void replies(void **state)
+{
+        struct node_private p = { .magic = NODE_MAGIC, .version = NODE_VERSION,
+                                  .length = sizeof(p), .kind = NODE_ECOOKIE, .cookie = 5 }, got;
+
+        (void)state;
+        assert_int_equal(rdma_words_reply(&p, sizeof(p), &got), REPLY_WHOLE);
+        assert_memory_equal(&p, &got, sizeof(p));
+        assert_int_equal(rdma_words_reply(&p, sizeof(p) - 1, &got), REPLY_NONE);
+        assert_int_equal(rdma_words_reply(NULL, 0, &got), REPLY_NONE);
+        p.length--;
+        assert_int_equal(rdma_words_reply(&p, sizeof(p), &got), REPLY_NONE);
+        p.version = 5;
+        p.length = 48;
+        assert_int_equal(rdma_words_reply(&p, 48, &got), REPLY_VERSION);
+        assert_int_equal(got.version, 5);
+        p.magic++;
+        assert_int_equal(rdma_words_reply(&p, sizeof(p), &got), REPLY_NONE);
 }
 
 #define PAGE 4096ull
@@ -371,6 +394,7 @@ int main(void)
                 cmocka_unit_test(silences),
                 cmocka_unit_test(urls),
                 cmocka_unit_test(no_urls),
+                cmocka_unit_test(replies),
                 cmocka_unit_test(run_of_one),
                 cmocka_unit_test(run_in_pieces),
                 cmocka_unit_test(run_has_limits),

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Mutants of the proofs by which clients of RDMA are known, and of what memnode believes: see
-# mutants.sh.
+# Mutants of the proofs by which clients of RDMA are known, of what memnode believes, and of its
+# worker: see mutants.sh.
 # shellcheck source=test/unit/mutants.sh
 . "$(dirname "$0")/mutants.sh"
 
@@ -90,4 +90,20 @@ mutant $parse "another version goes unnoticed" \
     '/^int node_private_parse/,/^}/s/p->version != NODE_VERSION/0/'
 mutant $parse "a known client need not be named" 's/p->kind != NODE_NEW && !p->id/0/'
 mutant $parse "any kind is taken" 's/p->kind != NODE_NEW && p->kind != NODE_CONTROL.*/0) {/'
+
+# shellcheck disable=SC2317 # called by mutant
+build_test() {
+    compile -iquote "$tree/memnode" "$unit/test_worker.c" "$tree/memnode/rdma/worker.c"
+}
+
+worker=rdma/worker.c
+mutant $worker "a job that was dropped is done" 's/if \(j->dropped\) \{/if (0) {/'
+mutant $worker "what has run is not undone" 's/if \(j->state >= JOB_RAN\)/if (0)/'
+mutant $worker "what done() drops is not undone" 's/j->state >= JOB_RAN/j->state == JOB_RAN/'
+mutant $worker "what was dropped stays in the queue" 's/take_out\(&queue, j\)/;/'
+mutant $worker "what must run does not" 's/ && !j->must//'
+mutant $worker "owners do not take turns" 's/append\(j->owner == .*/append(\&queue, j);/'
+mutant $worker "a job that is undone runs twice" 's/if \(!j->ran\)/if (1)/'
+mutant $worker "the end leaves jobs" 's/while \(queue\.first \|\| !ending\)/while (!ending)/'
+mutant $worker "results make nothing readable" 's/\(void\)!write\(over_fd.*/(void)one;/'
 totals
