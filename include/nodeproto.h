@@ -81,7 +81,6 @@
 #define NODE_SECRET     16
 #define NODE_PROOF      16
 #define NODE_NONCE      16
-#define NODE_TOKEN_MAX  64
 #define NODE_NAME_MAX   64
 #define NODE_TEXT_MAX   160
 #define NODE_MESSAGE_MAX 512            /* receive buffers are that large */
