@@ -16,6 +16,9 @@
 #include "config_file.h"
 #include "options.h"
 
+/* bytes of a heading, with its NUL, that inih keeps */
+#define SECTION_MAX 49
+
 struct reading {
         struct memnode_options *o;
         const char *path;
@@ -82,6 +85,9 @@ static int take(void *user, const char *section, const char *name, const char *v
 
         if (r->err)
                 return 0;
+        if (strlen(section) >= SECTION_MAX)
+                return fail(r, section, "", "the heading is longer than 48 bytes: give a shorter "
+                            "name");
         if (!strcmp(section, "memnode"))
                 return in_memnode(r, name, value);
         if (!strncmp(section, "export ", 7)) {

@@ -61,7 +61,6 @@ static void statistics_to_stderr(void)
 static char serving[800];               /* what and where, in words */
 static void tell_ready(void) { sd_notifyf(0, "READY=1\nSTATUS=%s", serving); }
 
-/* Reads the keys, and sets the limits of clients. */
 static int admit_clients(const struct memnode_options *o, char why[WHY_MAX])
 {
         char cause[WHY_MAX];
@@ -69,8 +68,22 @@ static int admit_clients(const struct memnode_options *o, char why[WHY_MAX])
 
         if (err)
                 snprintf(why, WHY_MAX, "--keys %.150s: %.300s", o->keys, cause);
-        else if ((err = party_set_limits(o->client, o->nclients)) != 0)
+        return err;
+}
+
+/* Leases that are there already stay, whatever the limits are. */
+static int limit_clients(const struct memnode_options *o, char why[WHY_MAX])
+{
+        struct key k;
+        int err = party_set_limits(o->client, o->nclients);
+
+        if (err)
                 snprintf(why, WHY_MAX, "no memory is left for the limits of clients");
+        for (unsigned i = 0; i < o->nclients && !err; i++)
+                if (!keyring_find(o->client[i].name, strlen(o->client[i].name), &k))
+                        warnx_("[client %s]: there is no key of that name in %s, so its limits are "
+                               "for nobody", o->client[i].name, o->keys);
+        explicit_bzero(&k, sizeof(k));
         return err;
 }
 
@@ -87,8 +100,15 @@ static void reload(int argc, char **argv)
         int err = options_parse(&fresh, argc, argv, why);
         if (!err)
                 err = options_check(&fresh, why);
+        if (!err && !fresh.keys != !opt.keys) {
+                err = -EINVAL;
+                snprintf(why, sizeof(why), "whether there are keys is settled at the start: "
+                         "restart memnode");
+        }
         if (!err)
                 err = admit_clients(&fresh, why);
+        if (!err)
+                err = limit_clients(&fresh, why);
         if (err) {
                 warnx_("%s; the limits stay as they were", why);
         } else {
@@ -330,6 +350,8 @@ int main(int argc, char **argv)
         if (opt.drain)
                 return drain_other(opt.drain);
         check_raise_limits();
+        if (opt.check && admit_clients(&opt, why) != 0)
+                die_(1, "%s", why);
         if (opt.check)
                 return check_report();
 
@@ -353,6 +375,8 @@ int main(int argc, char **argv)
         open_pool();
         if (opt.resume)
                 take_leases_over();
+        if (limit_clients(&opt, why) != 0)
+                die_(1, "%s", why);
         if (opt.control) {
                 control = control_open(opt.control, why, sizeof(why));
                 if (control < 0)

@@ -4,8 +4,10 @@
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
+#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -494,13 +496,18 @@ bool options_listen(const struct memnode_options *o, const char *protocol)
 static bool is_open(const char *url)
 {
         struct hostport hp;
+        struct in_addr in4;
+        struct in6_addr in6;
 
-        if (strncmp(url, "nbd+unix:", 9) == 0)
-                return false;
         /* What is no address is for the server to refuse. */
-        return hostport_parse(strstr(url, "://") + 3, &hp) == HOSTPORT_OK &&
-               strncmp(hp.host, "127.", 4) != 0 && strcmp(hp.host, "::1") != 0 &&
-               strcmp(hp.host, "localhost") != 0;
+        if (strncmp(url, "nbd+unix:", 9) == 0 ||
+            hostport_parse(strstr(url, "://") + 3, &hp) != HOSTPORT_OK)
+                return false;
+        if (inet_pton(AF_INET, hp.host, &in4) == 1)
+                return ntohl(in4.s_addr) >> 24 != 127;
+        if (inet_pton(AF_INET6, hp.host, &in6) == 1)
+                return !IN6_IS_ADDR_LOOPBACK(&in6);
+        return strcmp(hp.host, "localhost") != 0;
 }
 
 static const char *first_open(const struct memnode_options *o)

@@ -213,7 +213,7 @@ static uint32_t crowded(struct party *party, const char **text)
 
 /* Called and returns with the lock. */
 static uint32_t attach_lease(const struct nbd_lease_name *n, struct party *party,
-                             struct nbd_export **e, const char **text)
+                             struct nbd_export **e, bool *fresh, const char **text)
 {
         struct lease *l = find_lease(n->hex);
         uint32_t error = agrees(l, n, text);
@@ -222,6 +222,7 @@ static uint32_t attach_lease(const struct nbd_lease_name *n, struct party *party
                 *text = "memnode is being drained, and makes no lease any more: name another one";
                 error = NBD_REP_ERR_SHUTDOWN;
         }
+        *fresh = !l;
         if (!error && !l)
                 error = crowded(party, text);
         if (error)
@@ -264,6 +265,7 @@ uint32_t nbd_export_attach(const char *name, size_t len, struct party *party,
         *who = (struct nbd_who){ 0 };
         *text = "";
         *e = find_named(name, len);
+        who->fresh = *e;
         if (*e)
                 return crowded(party, text);
         uint32_t error = lease_name(name, len, &n, text);
@@ -275,7 +277,7 @@ uint32_t nbd_export_attach(const char *name, size_t len, struct party *party,
                 return error;
         *who = n.who;
         pthread_mutex_lock(&nbd_leases_lock);
-        error = attach_lease(&n, party, e, text);
+        error = attach_lease(&n, party, e, &who->fresh, text);
         pthread_mutex_unlock(&nbd_leases_lock);
         return error;
 }

@@ -117,7 +117,7 @@ uint32_t nbd_fence_attach(struct nbd_fenced *c, struct party *party, const char 
         pthread_mutex_unlock(&lock);
         bool current = end_stale(e, c);
         /* Only now, as the connections that this one replaces have left. */
-        if (current && !party_crowded(party, false))
+        if (current && (who.fresh || !party_crowded(party, false)))
                 return 0;
         nbd_fence_leave(c, false);
         *text = current ? "you have as many connections as you may have, or memnode has"

@@ -2,10 +2,10 @@
  * The thread that accepts connections and listens to newcomers (docs/security.md).
  *
  * Whoever reaches the port may connect, and be silent, slow, or wrong.  So a newcomer has a fixed
- * place, of which there are NBD_NEWCOMERS, and a short time.  When the places are short, the one
- * that has come least far of the origin with most newcomers goes.  What a newcomer may cause is
- * bounded: answers of a few words, and the arithmetic of one TLS handshake.  Threads and buffers
- * are for those that nbd_serve() takes.
+ * place, of which there are NBD_NEWCOMERS, and a short time.  When the places are all taken, the
+ * oldest of the origin with most newcomers goes.  So one that says what it wants at once comes in,
+ * whoever comes with it.  What a newcomer may cause is bounded: answers of a few words, and the
+ * arithmetic of one TLS handshake.  Threads and buffers are for those that nbd_serve() takes.
  *
  * [I] This thread waits for no client: it sends without waiting, and who does not read is closed.
  */
@@ -33,9 +33,10 @@
 #include "nbd/thread.h"
 #include "nbd/tls.h"
 
-#define SOCKETS         32
 #define ACCEPTS         16              /* in a row; then newcomers have their turn */
 #define WRONG_KEY_MS    1000            /* how long a wrong key waits for its answer */
+#define YOUNG_MS        200             /* a newcomer may take so long beside others of its host */
+#define SCARCE_SAID_MS  60000           /* and before it is said again */
 #define SCARCE_MS       200             /* without descriptors or memory: before the next accept */
 /* wanted: the kernel gives what net.core.wmem_max allows */
 #define UNIX_BUFFER     (4 << 20)
@@ -43,7 +44,7 @@
 struct newcomer {
         struct nbd_connection *c;
         /* WRONG: its key was; it waits for its end. */
-        enum { SILENT, SPEAKS, IN_TLS, WRONG } phase;
+        enum { IN_WORDS, IN_TLS, WRONG } phase;
         short events;                   /* that it waits for */
         uint64_t number;                /* in the order of their coming */
 };
@@ -53,11 +54,15 @@ static struct newcomer newcomers[NBD_NEWCOMERS];
 static unsigned nnewcomers;
 static uint64_t came;                   /* so far */
 static int64_t scarce_until;            /* ms: nothing is accepted before */
-/* Set before the thread begins, and constant: */
-static int sockets[SOCKETS];
+/* Set before `begun`, and constant then: */
+static int sockets[NBD_SOCKETS];
 static unsigned nsockets;
 static int end_fd = -1;                 /* eventfd: the thread is to end */
 static pthread_t greeter;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool begun;                      /* guarded by lock */
+static pthread_cond_t begins = PTHREAD_COND_INITIALIZER;
 
 static void set(int fd, int level, int option, int value)
 {
@@ -124,18 +129,17 @@ static unsigned count_of(const char *origin)
         return count;
 }
 
-/* Of an origin, or with NULL of those that have `count` newcomers, the one that has come least far,
- * and of several the oldest. */
-static struct newcomer *least(const char *origin, unsigned count)
+/* Of the origins that have `count` newcomers, the newcomer that goes first: one whose key was
+ * wrong, else the oldest.  How far it has come does not count: a stranger can say a few words, too. */
+static struct newcomer *first_to_go(unsigned count)
 {
         struct newcomer *found = NULL;
 
         for (unsigned i = 0; i < nnewcomers; i++) {
                 struct newcomer *n = &newcomers[i];
-                if (origin ? strcmp(n->c->origin, origin) != 0 : count_of(n->c->origin) != count)
-                        continue;
-                if (!found || n->phase < found->phase ||
-                    (n->phase == found->phase && n->number < found->number))
+                if (n->phase == WRONG)
+                        return n;
+                if (count_of(n->c->origin) == count && (!found || n->number < found->number))
                         found = n;
         }
         return found;
@@ -152,20 +156,23 @@ static unsigned most_of_an_origin(void)
         return most;
 }
 
-/* Room for one more of that origin. */
-static void make_room(const char *origin)
+/* Makes room for one more of that origin.  False: those of its own that came a moment ago are to
+ * end first, as when many processes of a host start at once; it may come again. */
+static bool make_room(const char *origin)
 {
-        struct newcomer *n = NULL;
+        unsigned most = most_of_an_origin();
 
-        if (nnewcomers >= NBD_NEWCOMERS / 2 && count_of(origin) >= NBD_NEWCOMERS_ORIGIN)
-                n = least(origin, 0);
-        else if (nnewcomers == NBD_NEWCOMERS)
-                n = least(NULL, most_of_an_origin());
-        if (!n)
-                return;
+        if (nnewcomers < NBD_NEWCOMERS)
+                return true;
+        struct newcomer *n = first_to_go(most);
+        if (n->phase != WRONG && most > 1 && count_of(origin) == most &&
+            strcmp(n->c->origin, origin) == 0 &&
+            n->c->until - now_ms() > NBD_NEWCOMER_MS - YOUNG_MS)
+                return false;
         nbd_refused(n->c, REFUSED_CROWD, "it came with too many others, and had not said what it "
                     "wants");
         close_newcomer(n);
+        return true;
 }
 
 /* ---- Their handshakes ---- */
@@ -234,7 +241,7 @@ static void step_tls(struct newcomer *n)
 static void begin_tls(struct newcomer *n)
 {
         if (nbd_tls_begin(&n->c->wire) != 0) {
-                warnx_("%s: closed: no memory is left for TLS", n->c->peer);
+                nbd_refused(n->c, REFUSED_LIMIT, "no memory is left for TLS");
                 close_newcomer(n);
                 return;
         }
@@ -267,7 +274,6 @@ static void listen_to(struct newcomer *n)
                 return;
         }
         size_t taken = nbd_handshake_input(c->h, c->ahead, (size_t)got);
-        n->phase = SPEAKS;
         switch (c->h->end) {
         case NBD_HS_GOING: return;
         case NBD_HS_TLS: begin_tls(n); return;
@@ -309,7 +315,13 @@ static void welcome(int fd, const struct sockaddr_storage *from, socklen_t len)
         c->until = now_ms() + NBD_NEWCOMER_MS;
         name_peer(c, (const struct sockaddr *)from, len);
         tune(fd, from->ss_family);
-        make_room(c->origin);
+        if (!make_room(c->origin)) {
+                nbd_refused(c, REFUSED_CROWD, "too many of its host come at once");
+                close(fd);
+                free(c->h);
+                free(c);
+                return;
+        }
         struct newcomer *n = &newcomers[nnewcomers++];
         *n = (struct newcomer){ .c = c, .events = POLLIN, .number = ++came };
         nbd_handshake_start(c->h, &strangers_ops, c,
@@ -319,22 +331,22 @@ static void welcome(int fd, const struct sockaddr_storage *from, socklen_t len)
 
 static void accept_from(int socket)
 {
-        static bool said;               /* there is one such thread */
+        static int64_t said;            /* there is one such thread; 0: never */
 
         for (unsigned i = 0; i < ACCEPTS; i++) {
                 struct sockaddr_storage a = { .ss_family = AF_UNSPEC };
                 socklen_t len = sizeof(a);
                 int fd = accept4(socket, (struct sockaddr *)&a, &len, SOCK_CLOEXEC);
                 if (fd >= 0) {
-                        said = false;
                         welcome(fd, &a, len);
                         continue;
                 }
                 if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-                        if (!said)
+                        if (!said || now_ms() - said > SCARCE_SAID_MS) {
                                 warnx_("NBD clients must wait: %s%s", strerror(errno),
                                        errno == EMFILE ? ": raise `ulimit -n`" : "");
-                        said = true;
+                                said = now_ms();
+                        }
                         /* The client stays in the queue, so accept() would fail again at once. */
                         scarce_until = now_ms() + SCARCE_MS;
                 }
@@ -373,8 +385,12 @@ static nfds_t gather(struct pollfd *fds)
 
 static void *greet_main(void *arg)
 {
-        struct pollfd fds[SOCKETS + NBD_NEWCOMERS + 1];
+        struct pollfd fds[NBD_SOCKETS + NBD_NEWCOMERS + 1];
 
+        pthread_mutex_lock(&lock);
+        while (!begun)
+                pthread_cond_wait(&begins, &lock);
+        pthread_mutex_unlock(&lock);
         for (;;) {
                 nfds_t k = gather(fds);
                 if (poll(fds, k, time_left()) < 0)
@@ -403,12 +419,10 @@ static void *greet_main(void *arg)
         return arg;
 }
 
-int nbd_greet(const int *from, unsigned n)
+int nbd_greet_open(void)
 {
-        if (n > SOCKETS)
-                return -EUSERS;
-        memcpy(sockets, from, n * sizeof(*from));
-        nsockets = n;
+        if (end_fd >= 0)
+                return 0;
         end_fd = eventfd(0, EFD_CLOEXEC);
         int err = end_fd < 0 ? -errno : nbd_thread(&greeter, greet_main, NULL, false);
         if (err && end_fd >= 0)
@@ -418,12 +432,23 @@ int nbd_greet(const int *from, unsigned n)
         return err;
 }
 
+void nbd_greet_begin(const int *from, unsigned n)
+{
+        memcpy(sockets, from, n * sizeof(*from));
+        nsockets = n;
+        pthread_mutex_lock(&lock);
+        begun = true;
+        pthread_cond_signal(&begins);
+        pthread_mutex_unlock(&lock);
+}
+
 void nbd_greet_end(void)
 {
         const uint64_t one = 1;
 
         if (end_fd < 0)
                 return;
+        nbd_greet_begin(sockets, 0);    /* where it has not begun */
         while (write(end_fd, &one, sizeof(one)) < 0 && errno == EINTR)
                 ;
         pthread_join(greeter, NULL);

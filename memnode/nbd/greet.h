@@ -8,11 +8,14 @@
 #include <stddef.h>
 
 #define NBD_NEWCOMERS   64              /* at one time; then one of the busiest origin goes */
-#define NBD_NEWCOMERS_ORIGIN 8          /* of one origin, once half of the places are taken */
+#define NBD_SOCKETS     32
 #define NBD_NEWCOMER_MS 3000            /* each has so long */
 
-/* Accepts on these sockets, n of them, which do not block and stay the caller's.  0 or -errno. */
-int nbd_greet(const int *sockets, unsigned n);
+/* Makes the thread, once.  0 or -errno. */
+int nbd_greet_open(void);
+/* Accepts on these sockets from here on, NBD_SOCKETS at most, which do not block and stay the
+ * caller's. */
+void nbd_greet_begin(const int *sockets, unsigned n);
 /* Accepts nothing more, and closes the newcomers.  Returns when nbd_serve() is called no more. */
 void nbd_greet_end(void);
 

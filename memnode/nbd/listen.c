@@ -34,7 +34,6 @@
 #include "nbd/tls.h"
 #include "server.h"
 
-#define LISTENERS_MAX   32
 #define BACKLOG         128
 
 struct listener {
@@ -45,7 +44,7 @@ struct listener {
 };
 
 /* Only for the main thread. */
-static struct listener listeners[LISTENERS_MAX];
+static struct listener listeners[NBD_SOCKETS];
 static unsigned nlisteners;
 
 static void set(int fd, int level, int option, int value)
@@ -56,15 +55,13 @@ static void set(int fd, int level, int option, int value)
 /* Only now are connections accepted; until then they wait in the sockets' queues. */
 static void begin(void)
 {
-        int fds[LISTENERS_MAX];
+        int fds[NBD_SOCKETS];
 
         for (unsigned i = 0; i < nlisteners; i++)
                 fds[i] = listeners[i].fd;
         nbd_begin_grace();
-        int err = nlisteners ? nbd_greet(fds, nlisteners) : 0;
-        if (err)
-                die_(1, "no thread for NBD clients can be made: %s: raise `ulimit -u`",
-                     strerror(-err));
+        if (nlisteners)
+                nbd_greet_begin(fds, nlisteners);
 }
 
 /* ---- Listening ---- */
@@ -75,7 +72,7 @@ static int add_listener(int fd, const struct sockaddr_un *path, char *why, size_
         struct stat st;
 
         struct listener *l = &listeners[nlisteners];
-        int err = nlisteners < LISTENERS_MAX ? 0 : -EUSERS;
+        int err = nlisteners < NBD_SOCKETS ? 0 : -EUSERS;
         if (!err) {
                 *l = (struct listener){ .fd = fd };
                 if (path && stat(path->sun_path, &st) == 0) {
@@ -87,7 +84,7 @@ static int add_listener(int fd, const struct sockaddr_un *path, char *why, size_
         } else {
                 snprintf(why, n,
                          "there are %d listening sockets already: listen on fewer addresses",
-                         LISTENERS_MAX);
+                         NBD_SOCKETS);
                 if (path)
                         unlink(path->sun_path);
                 close(fd);
@@ -241,6 +238,8 @@ static int listen_at(const char *url, char *why, size_t n)
 
         if (!err && keyring_is_used())
                 err = nbd_tls_open(why, n);
+        if (!err && (err = nbd_greet_open()) != 0)
+                snprintf(why, n, "no thread can be made: %s: raise `ulimit -u`", strerror(-err));
         url = strstr(url, "://") + 3;
         if (err)
                 return err;

@@ -15,6 +15,7 @@ struct nbd_who {
         uint64_t member;
         unsigned link;
         uint32_t generation;
+        bool fresh;                     /* it replaces none: nbd_export_attach() sets it */
 };
 struct nbd_lease_name {
         enum nbd_verb {

@@ -182,8 +182,9 @@ static void end(struct nbd_connection *c)
         struct party *party = c->party;
 
         nbd_tls_end(&c->wire);
-        nbd_fence_exit(&c->at);
+        /* Before others learn that it has gone: the one that replaces it counts. */
         party_disconnect(party);
+        nbd_fence_exit(&c->at);
         party_put(party);
         free(c->h);
         free(c);

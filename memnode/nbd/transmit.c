@@ -374,7 +374,9 @@ static int do_zero(struct conn *c, const struct nbd_request *r)
         }
         c->writes++;
         c->written_bytes += r->length;
-        return simple(c, r->cookie, 0);
+        int err = simple(c, r->cookie, 0);
+        /* After long work the answer goes at once: by it we learn whether the client is there. */
+        return err || r->length < ZERO_STEP ? err : flush(c);
 }
 
 /*

@@ -30,9 +30,9 @@ int nbd_wire_await(const struct nbd_wire *w, short events, int64_t until)
 
 bool nbd_wire_is_gone(const struct nbd_wire *w)
 {
-        struct pollfd p = { w->fd, POLLRDHUP, 0 };
+        struct pollfd p = { w->fd, 0, 0 };
 
-        return poll(&p, 1, 0) > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
+        return poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR);
 }
 
 /* ---- Receiving ---- */
@@ -97,8 +97,9 @@ static int send_plain(const struct nbd_wire *w, struct iovec *iov, size_t n, int
         return 0;
 }
 
-/* One record.  The library keeps what the socket does not take: then it is asked to go on. */
-static int send_record(const struct nbd_wire *w, const void *data, size_t len, int64_t until)
+/* What the library sends at once: one record, or less where the peer wants smaller ones.  It keeps
+ * what the socket does not take: then it is asked to go on.  Bytes, or -errno. */
+static ssize_t send_some(const struct nbd_wire *w, const void *data, size_t len, int64_t until)
 {
         ssize_t n = gnutls_record_send(w->tls, data, len);
 
@@ -108,12 +109,24 @@ static int send_record(const struct nbd_wire *w, const void *data, size_t len, i
                         return err;
                 n = gnutls_record_send(w->tls, NULL, 0);
         }
-        return n < 0 ? n == GNUTLS_E_PUSH_ERROR ? -EPIPE : -EPROTO : n == (ssize_t)len ? 0 : -EIO;
+        return n > 0 ? n : n == GNUTLS_E_PUSH_ERROR ? -EPIPE : -EPROTO;
+}
+
+static int send_record(const struct nbd_wire *w, const char *data, size_t len, int64_t until)
+{
+        while (len) {
+                ssize_t n = send_some(w, data, len, until);
+                if (n < 0)
+                        return (int)n;
+                data += n;
+                len -= (size_t)n;
+        }
+        return 0;
 }
 
 static int send_tls(const struct nbd_wire *w, const struct iovec *iov, size_t n, int64_t until)
 {
-        uint8_t record[RECORD];
+        char record[RECORD];
         size_t have = 0;
         int err = 0;
 

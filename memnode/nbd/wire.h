@@ -24,7 +24,8 @@ int nbd_wire_send(struct nbd_wire *w, struct iovec *iov, size_t n, int64_t until
 #define NBD_FOREVER INT64_MAX
 /* Waits for poll() events.  0, -ETIMEDOUT after `until`, or -errno. */
 int nbd_wire_await(const struct nbd_wire *w, short events, int64_t until);
-/* Whether the peer has gone: what it asked for is no use to it any more. */
+/* Whether the peer takes no answers any more, as far as they were sent to it.  One that sends
+ * nothing more may still wait for them. */
 bool nbd_wire_is_gone(const struct nbd_wire *w);
 
 #endif

@@ -15,6 +15,7 @@
 #include <string.h>
 #include "abi_control.h"
 #include "base/message.h"
+#include "base/privfd.h"
 #include "common/clock.h"
 #include "far/grow.h"
 #include "far/key.h"
@@ -65,6 +66,8 @@ int far_add(struct vm *vm, const struct node_option *o, char why[FAR_WHY])
         int err = key_read(mine, why);
         if (!err)
                 err = open_and_add(vm, mine, why);
+        if (err && mine->key_fd > 0)
+                privfd_close(mine->key_fd);
         if (err)
                 return err;
         /* Release: a child of vfork, which shares this memory, may hand the options over. */

@@ -49,7 +49,6 @@
 #include "common/clock.h"
 #include "far/drain.h"
 #include "far/io.h"
-#include "far/key.h"
 #include "far/nodes.h"
 #include "far/outage.h"
 #include "far/polled.h"
@@ -206,25 +205,27 @@ void io_wait_attached(void)
 
 bool io_is_attached(void) { return atomic_load(&io.attached); }
 
+/* By the I/O side, or with its lock. */
+static void let_nodes_rest(void)
+{
+        for (unsigned i = 0; i < far_nodes(); i++) {
+                struct far_node *n = far_node_at(i);
+                if (n->attached && n->driver->rest)
+                        n->driver->rest(n);
+        }
+}
+
 /* Quiesced until io_release().  False: the thread must end. */
 static bool stand_still(void)
 {
         uint32_t asked = HOLD_ASKED;
 
+        let_nodes_rest();
         if (atomic_compare_exchange_strong(&io.hold, &asked, HOLD_HELD))
                 word_wake(&io.hold, INT_MAX);
         while (atomic_load(&io.hold) == HOLD_HELD)
                 word_sleep(&io.hold, HOLD_HELD, NULL);
         return atomic_load(&io.hold) != HOLD_END;
-}
-
-/* A connection may need its key when the program has another root: see key.h. */
-static bool a_node_has_a_key(void)
-{
-        for (unsigned i = 0; i < far_nodes(); i++)
-                if (far_node_at(i)->option->key_fd > 0)
-                        return true;
-        return false;
 }
 
 static void *io_main(void *arg)
@@ -233,8 +234,6 @@ static void *io_main(void *arg)
 
         (void)arg;
         own_thread_begins("vmrun-io");
-        if (a_node_has_a_key())
-                key_thread_apart();
         if (!atomic_load(&io.attached))
                 attach_all();
         for (;;) {
@@ -320,8 +319,10 @@ void io_hold(void)
                 return;
         if (opt.io == IO_INLINE) {
                 pthread_mutex_lock(&io.lock);
-                if (opt.io == IO_INLINE)
+                if (opt.io == IO_INLINE) {
+                        let_nodes_rest();
                         return;
+                }
                 pthread_mutex_unlock(&io.lock);
         }
         atomic_store(&io.hold, HOLD_ASKED);
@@ -452,7 +453,7 @@ void io_keep_rights(void)
         if (opt.io == IO_INLINE && io.started)
                 err = own_thread(&io.thread, io_main, NULL);
         if (err)
-                info_("the I/O thread cannot be made: %s: the nodes over RDMA will be lost",
+                info_("the I/O thread cannot be made: %s: the nodes over RDMA and TLS will be lost",
                       strerror(err));
         else if (opt.io == IO_INLINE) {
                 opt.io = IO_THREAD;

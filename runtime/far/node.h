@@ -250,6 +250,10 @@ struct far_driver {
          * became of its rights.  So after execve the node is not leased again.  A remote node is,
          * by a process without others in its tree. */
         bool local;
+        /* The I/O side is about to stand still, for a fork or for a process that must have one
+         * thread: no thread of the driver's own works after that, until the next poll().  NULL: it
+         * has none. */
+        void (*rest)(struct far_node *n);
         /* In a forked child: closes the inherited copies of the parent's connections, without
          * telling the node.  attach() makes the child's own connections, to the same slabs, when a
          * slab is first needed.  True: the module must be loaded again before that, because its

@@ -353,8 +353,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         static const _Atomic bool cut;
         _Atomic bool drains = data[0] & 0x20, stays = false;
         struct nbd_wire wire = { .fd = -1 };
-        struct nbd_link l = { .wire = &wire, .e = &e, .structured = data[0] & 1, .stopping = &stopping,
-                              .cut = &cut, .draining = &drains, .stays = &stays };
+        struct nbd_link l = { .wire = &wire, .e = &e, .structured = data[0] & 1,
+                              .stopping = &stopping, .cut = &cut, .draining = &drains, .stays = &stays };
         has_status = data[0] & 0x40;
         draining = drains;
         struct reader r = { data + 3, size - 3 };

@@ -44,7 +44,7 @@
 extern const struct far_driver *const far_module[];
 
 static struct nbd_settings settings = { .connect_timeout_ms = 5000, .timeout_ms = 10000 };
-static struct nbd_key key;
+static struct nbd_key key = { .fd = -1 };
 static struct traffic traffic = { .count = 20000, .run = 1 };
 static unsigned depth = 64;
 static bool unasked, family, open_only;

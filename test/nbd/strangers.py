@@ -95,14 +95,20 @@ def silent_many():
     hold(lambda n: stranger(n % 4000), 700)
 
 
+def begin_tls(number=0):
+    s = stranger(number)
+    s.sendall(struct.pack(">I", 3) + struct.pack(">QII", IHAVEOPT, STARTTLS, 0))
+    return s
+
+
 def half_done():
     """Connections that begin TLS, and say no more."""
-    def begin(_):
-        s = stranger()
-        s.sendall(struct.pack(">I", 3) + struct.pack(">QII", IHAVEOPT, STARTTLS, 0))
-        return s
+    hold(lambda n: begin_tls(), 300)
 
-    hold(begin, 300)
+
+def half_done_many():
+    """The same, from many addresses."""
+    hold(lambda n: begin_tls(n % 4000), 300)
 
 
 def leases():
@@ -156,7 +162,7 @@ def churn():
             close(s)
 
 
-ATTACKS = [silent, silent_many, half_done, leases, guesses, garbage, churn]
+ATTACKS = [silent, silent_many, half_done, half_done_many, leases, guesses, garbage, churn]
 
 
 # --- what is looked at meanwhile ---

@@ -203,10 +203,10 @@ static void names_of_members(void **state)
                 enum nbd_verb verb;
                 struct nbd_who who;
         } t[] = {
-                { "create-" HEX "-8192-1-1-1", 0, NBD_CREATE, { 1, 0, 1 } },
+                { "create-" HEX "-8192-1-1-1", 0, NBD_CREATE, { 1, 0, 1, false } },
                 { "create-" HEX "-8192-18446744073709551615-4-4294967295", 0, NBD_CREATE,
-                  { UINT64_MAX, 3, UINT32_MAX } },
-                { "join-" HEX "-0123456789abcdef-7-2-3", 0, NBD_JOIN, { 7, 1, 3 } },
+                  { UINT64_MAX, 3, UINT32_MAX, false } },
+                { "join-" HEX "-0123456789abcdef-7-2-3", 0, NBD_JOIN, { 7, 1, 3, false } },
                 { "join-" HEX "-0123456789abcdef-7-2-3-", -EINVAL, 0, { 0 } },
                 { "create-" HEX "-8192-1-1-1-token", -EINVAL, 0, { 0 } },
                 { "cut-" HEX "-0123456789abcdef-1.1", 0, NBD_CUT, { 0 } },
@@ -282,7 +282,7 @@ static void members(void **state)
         assert_int_equal(attach(name, &f), 0);
         assert_ptr_equal(e, f);
         assert_true(nbd_export_current(e, &who));
-        first = (struct nbd_who){ 1, 0, 1 };
+        first = (struct nbd_who){ 1, 0, 1, false };
         assert_false(nbd_export_current(e, &first));
         nbd_export_detach(f);
         snprintf(name, sizeof(name), "join-" HEX "-%s-1-1-2", incarnation);

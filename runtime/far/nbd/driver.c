@@ -237,6 +237,16 @@ static bool nbd_forked(struct far_node *n)
         return false;
 }
 
+/* A connection on which TLS is about to begin is made later. */
+static void nbd_rest(struct far_node *n)
+{
+        struct nbd_node *d = n->data;
+
+        for (unsigned i = 0; i < d->nlinks; i++)
+                if (d->link[i].tls.runs)
+                        nbd_link_close(&d->link[i]);
+}
+
 static void nbd_describe(const struct far_node *n, char *text, size_t size)
 {
         const struct nbd_node *d = n->data;
@@ -307,6 +317,8 @@ static int nbd_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *ti
 
                 if (l->used || l->state != LINK_UP)
                         ms = ms >= 0 && ms < tick ? ms : tick;
+                if (l->tls.runs)
+                        ms = NBD_LOOK_MS;
                 if (l->state == LINK_DOWN && l->until < d->clock + (uint64_t)ms)
                         ms = l->until > d->clock ? (int)(l->until - d->clock) : 0;
                 if (!nbd_link_waits(l, &p) || !p.events)
@@ -362,12 +374,12 @@ static int nbd_attach(struct far_node *n, char *base, size_t len, char why[FAR_W
 /* A key is read from a file by its name. */
 #define NBD_DRIVER(name, with_key)                                                                 \
         {                                                                                          \
-                .scheme = name, .own_rights = with_key,                                            \
-                .kind = SLAB_REMOTE, .open = nbd_open, .lease = nbd_lease,         \
+                .scheme = name, .own_rights = with_key, .kind = SLAB_REMOTE, .open = nbd_open,     \
+                .lease = nbd_lease,                                                                \
                 .close = nbd_node_close, .describe = nbd_describe, .keep = nbd_keep,               \
                 .attach = nbd_attach, .forked = nbd_forked, .post = nbd_post, .use = nbd_use,      \
                 .poll = nbd_poll_node, .arm = nbd_arm, .cut = nbd_lease_cut, .sum = far_sum,       \
-                .answer = nbd_answer,                                                              \
+                .rest = nbd_rest, .answer = nbd_answer,                                            \
         }
 static const struct far_driver far_nbd = NBD_DRIVER("nbd", false),
                                far_nbds = NBD_DRIVER("nbds", true),

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 #include "base/privfd.h"
@@ -26,7 +27,7 @@
 #include "far/nbd/export.h"
 #include "far/nbd/lease.h"
 #include "far/nbd/link.h"
-#include "far/nbd/settings.h"
+#include "far/nbd/tls.h"
 
 uint64_t nbd_clock(struct nbd_node *d)
 {
@@ -51,6 +52,7 @@ int nbd_say_down(char why[FAR_WHY])
  * plain close(), which does not clear the private mark. */
 void nbd_link_close(struct nbd_link *l)
 {
+        nbd_tls_stop(l);
         if (!l->h && l->fd >= 0)
                 privfd_close(l->fd);
         if (l->h && l->fd >= 0 && nbd_aio_get_fd(l->h) == l->fd)
@@ -224,23 +226,8 @@ static struct nbd_handle *create_silently(void)
         return h;
 }
 
-/* TLS by our key alone: a server without it is none of ours. */
-static int set_tls(struct nbd_link *l, char why[FAR_WHY])
-{
-        struct nbd_key k;
-
-        if (!l->node->set.tls)
-                return nbd_set_tls(l->h, LIBNBD_TLS_DISABLE);
-        if (nbd_settings_key(l->node->far, &k, why) != 0)
-                return -1;
-        return nbd_set_tls(l->h, LIBNBD_TLS_REQUIRE) | nbd_set_tls_username(l->h, k.client) |
-               nbd_set_tls_psk_file(l->h, k.file);
-}
-
 static void link_greet(struct nbd_link *l)
 {
-        char why[FAR_WHY];
-
         l->h = create_silently();
         if (!l->h) {
                 nbd_link_fail(l, -ENOMEM, "libnbd: %.150s: free some memory on this host",
@@ -250,7 +237,7 @@ static void link_greet(struct nbd_link *l)
         nbd_debug_callback cb = { .callback = hear, .user_data = l };
         bool set = nbd_set_debug_callback(l->h, cb) == 0 && nbd_set_debug(l->h, true) == 0 &&
                    nbd_set_opt_mode(l->h, true) == 0 &&
-                   set_tls(l, why) == 0 &&
+                   nbd_set_tls(l->h, LIBNBD_TLS_DISABLE) == 0 &&
                    nbd_set_full_info(l->h, true) == 0 &&        /* a lease's incarnation */
                    /* Simple replies carry whole pages.  They are shorter, and no reply can leave
                     * part of a page unwritten. */
@@ -266,6 +253,17 @@ static void link_greet(struct nbd_link *l)
         }
         l->state = LINK_GREETING;
         l->answer = NBD_WAITING;
+        if (l->node->set.tls) {
+                int err = nbd_tls_begin(l);
+                if (err) {
+                        privfd_close(l->fd);
+                        l->fd = -1;
+                        nbd_link_fail(l, err == -EAGAIN ? -ENOMEM : err,
+                                      "no thread can be made for TLS: %s: raise `ulimit -u`",
+                                      strerror(-err));
+                }
+                return;
+        }
         if (nbd_aio_connect_socket(l->h, l->fd) == -1 && !nbd_aio_is_dead(l->h) &&
             !nbd_aio_is_closed(l->h)) {
                 privfd_close(l->fd);
@@ -504,34 +502,45 @@ static void end_probing(struct nbd_link *l)
                 begin_choosing(l);
 }
 
-/* memnode closes newcomers when too many come at once: that is no reason to give up yet. */
-#define SHOWN_OUT 5
+/* memnode closes newcomers when too many come at once: that is no reason to give up yet, and they
+ * should not all come again at the same moment. */
+static bool shown_out(struct nbd_link *l)
+{
+        struct nbd_node *d = l->node;
+        uint8_t chance = 0;
+
+        if (!l->shown_out)
+                l->shown_out = d->clock;
+        if (d->clock - l->shown_out >= d->set.connect_timeout_ms)
+                return false;
+        nbd_link_fail(l, -EAGAIN, "%s closes connections before they are up: see its log: too many "
+                      "may come at once", d->target.name);
+        getrandom(&chance, sizeof(chance), GRND_NONBLOCK);
+        l->until += chance;
+        return true;
+}
 
 static void explain_tls(struct nbd_link *l, const char *says)
 {
-        bool no_key = strstr(says, "alert") != NULL;
+        const char *text = strstr(says, ": ") ? strstr(says, ": ") + 2 : says;
 
-        if (!no_key && ++l->shown_out < SHOWN_OUT)
-                nbd_link_fail(l, -EAGAIN, "%s closes the connection before TLS is up (%.100s)",
-                              l->node->target.name, says);
-        else if (no_key)
+        if (l->tls.err && *l->why)
+                nbd_link_fail(l, l->tls.err, "%s", l->why);
+        else if (strstr(says, "alert"))
                 nbd_link_fail(l, -EACCES,
                               "%s does not take our key: let keys= name a file with a line that "
                               "the server has too (memnode --keys)", l->node->target.name);
-        else
+        else if (strstr(says, "refused") || strstr(says, "not supported") || !shown_out(l))
                 nbd_link_fail(l, -EPROTO,
                               "TLS with %s fails (%.100s): let keys= name a file with a line that "
                               "the server has too, start memnode with --keys, or check the port",
-                              l->node->target.name, says);
+                              l->node->target.name, text);
 }
 
 static void explain_end(struct nbd_link *l)
 {
         if (l->state == LINK_GREETING && l->node->set.tls)
-                explain_tls(l, nbd_aio_is_dead(l->h) ? nbd_says() : "it closed the connection");
-        else if (l->state == LINK_GREETING && !nbd_aio_is_dead(l->h) &&
-                 ++l->shown_out < SHOWN_OUT)
-                nbd_link_fail(l, -EAGAIN, "%s closed the connection", l->node->target.name);
+                explain_tls(l, *l->tls.says ? l->tls.says : "it closed the connection");
         else if (l->state == LINK_GREETING)
                 nbd_link_fail(l, -EPROTO,
                               "%s does not answer as an NBD server does (%.100s): check the port "
@@ -548,12 +557,10 @@ static void explain_end(struct nbd_link *l)
 static void step_libnbd(struct nbd_link *l)
 {
         struct nbd_node *d = l->node;
-        /* libnbd opens the file of the key, which has a low number for a moment. */
-        bool opens = d->set.tls && l->state == LINK_GREETING, held = opens && privfd_making();
 
+        if (!nbd_tls_is_over(l))
+                return;
         pump(l);
-        if (opens)
-                privfd_made(held);
         bool negotiating = nbd_aio_is_negotiating(l->h), over = l->answer != NBD_WAITING;
         if (negotiating)
                 l->shown_out = 0;
@@ -594,7 +601,7 @@ void nbd_link_step(struct nbd_link *l)
 bool nbd_link_waits(const struct nbd_link *l, struct pollfd *p)
 {
         *p = (struct pollfd){ .fd = l->fd };
-        if (l->state == LINK_DOWN)
+        if (l->state == LINK_DOWN || l->tls.runs)
                 return false;
         if (l->state == LINK_CONNECTING) {
                 p->events = POLLOUT;

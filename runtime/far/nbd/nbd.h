@@ -6,6 +6,7 @@
  *   link.c       one connection, from the socket to the first transfer, as a state machine that
  *                never waits
  *   export.c     whether an export can be used, and by how large commands
+ *   tls.c        how TLS begins on one
  *   target.c     the URL: host and its addresses, port, socket, export
  *   node.c       the links of a node together: made, brought up, freed
  *   trouble.c    when links fail: time-outs, the loss of the node
@@ -21,6 +22,7 @@
 #include <errno.h>
 #include <libnbd.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -39,6 +41,7 @@
 /* pages that are read ahead by one command: fewer, since the first page arrives with the last */
 #define NBD_AHEAD     16
 #define NBD_COPIES    8         /* commands under way on a link that need a copy of their pages */
+#define NBD_LOOK_MS   2         /* between two looks whether TLS is up */
 #define NBD_TICK_MS   250       /* how often time-outs are looked at; see nbd_clock() */
 /* between two looks at the clock; more than this is our own pause, not the server's silence */
 #define NBD_GAP_MS    1000
@@ -104,6 +107,16 @@ struct nbd_slot {                       /* a command under way */
         struct nbd_slot *next;          /* while it is free */
 };
 
+/* The thread that begins TLS (tls.c).  Its own until `over`, but for id and runs. */
+struct nbd_tls {
+        pthread_t id;
+        bool runs;
+        _Atomic bool over;
+        bool apart;                     /* it had a table of descriptors of its own */
+        int err;                        /* it could not begin: -errno, and why */
+        char says[160];                 /* libnbd's last error in that thread */
+};
+
 struct nbd_link {
         struct nbd_node *node;
         enum nbd_state {
@@ -128,9 +141,10 @@ struct nbd_link {
         uint64_t trouble;
         int err;                        /* why the last attempt failed, -errno */
         unsigned refused;               /* attempts in a row that found no listener */
-        unsigned shown_out;             /* and that were closed without a word */
+        uint64_t shown_out;             /* since when the server closes them; nbd_clock(); 0: not */
         char why[FAR_WHY];
         char words[128];                /* the text of a refusal: the server's own, else libnbd's */
+        struct nbd_tls tls;             /* with nbd_settings.tls */
         int answer;                     /* of the step under way: WAITING, 0 or an errno */
         uint32_t generation;            /* of a lease: how often this link has asked for it */
         const char *cut;                /* a link that only has members cut: the name to say */

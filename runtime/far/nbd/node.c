@@ -124,6 +124,8 @@ int nbd_bring_up(struct nbd_link *l, char why[FAR_WHY])
                         return -ETIMEDOUT;
                 }
                 int ms = limit - passed < 50 ? (int)(limit - passed) : 50;
+                if (l->tls.runs)        /* no descriptor tells its end */
+                        ms = NBD_LOOK_MS;
                 poll(&p, nbd_link_waits(l, &p), ms);
         }
         l->trouble = 0;

@@ -26,6 +26,8 @@ int nbd_settings_key(const struct far_node *n, struct nbd_key *k, char why[FAR_W
                 return err;
         memcpy(k->client, own.name, sizeof(k->client));
         explicit_bzero(&own, sizeof(own));
+        key_thread_apart();
         key_path(n->option, k->file);
+        k->fd = n->option->key_fd;
         return 0;
 }
