@@ -30,9 +30,9 @@
  *   GOODBYE                                -> all its leases are free from here on
  *
  * Each request shows two things (common/proof.h).  A cookie shows that the client gets what is sent
- * to its address: memnode keeps nothing of a request before, and says nothing of it in its log.  A
- * cookie is for the address and for some 10 s.  A proof shows that the client knows a secret: a NEW
- * one its key, which may be none; CONTROL and DATA the secret of the client.  The proof covers the
+ * to it: memnode keeps nothing of a request before, and says nothing of it in its log.  A cookie is
+ * for the address and for some 10 s.  A proof shows that the client knows a secret: a NEW one its
+ * key, which may be none; CONTROL and DATA the secret of the client.  The proof covers the
  * request, the address and the queue pair.  So nobody can change it, or use it for another
  * connection, and memnode takes it once.  The acceptance has a proof too: by it the client knows
  * that memnode knows the secret, and has read this request.

@@ -91,19 +91,26 @@ bool members_is_current(const struct members *m, uint64_t member, unsigned link,
         return known && link < MEMBER_LINKS && known->generation[link] == generation;
 }
 
-int members_admit(struct members *m, uint64_t member, unsigned link, uint32_t generation)
+int members_may_admit(const struct members *m, uint64_t member, unsigned link,
+                      uint32_t generation)
 {
         if (!member || link >= MEMBER_LINKS || !generation)
                 return -EINVAL;
         if (members_is_cut(m, member))
                 return -EPERM;
-        int err = find(m, member) ? 0 : know(m, member);
+        const struct member *known = find(m, member);
+        return known && generation <= known->generation[link] ? -ESTALE : 0;
+}
+
+int members_admit(struct members *m, uint64_t member, unsigned link, uint32_t generation)
+{
+        int err = members_may_admit(m, member, link, generation);
+
+        if (!err && !find(m, member))
+                err = know(m, member);
         if (err)
                 return err;
-        uint32_t *seen = &find(m, member)->generation[link];
-        if (generation <= *seen)
-                return -ESTALE;
-        *seen = generation;
+        find(m, member)->generation[link] = generation;
         find(m, member)->awaited = false;
         return 0;
 }

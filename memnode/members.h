@@ -39,6 +39,9 @@ struct members {
 };
 
 void members_free(struct members *m);
+/* What members_admit() would say, but for want of memory or room. */
+int members_may_admit(const struct members *m, uint64_t member, unsigned link,
+                      uint32_t generation);
 /* Admits a connection.  -EPERM: the member was cut; -ESTALE: not above what was admitted before;
  * -EINVAL: member 0, generation 0, or no such link; -EUSERS: MEMBERS_KNOWN; -ENOMEM. */
 int members_admit(struct members *m, uint64_t member, unsigned link, uint32_t generation);

@@ -130,7 +130,7 @@ static unsigned count_of(const char *origin)
 }
 
 /* Of the origins that have `count` newcomers, the newcomer that goes first: one whose key was
- * wrong, else the oldest.  How far it has come does not count: a stranger can say a few words, too. */
+ * wrong, else the oldest.  How far it has come does not count: a stranger says a few words, too. */
 static struct newcomer *first_to_go(unsigned count)
 {
         struct newcomer *found = NULL;

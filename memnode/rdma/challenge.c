@@ -29,13 +29,16 @@ static uint64_t valid_until(const struct challenge *c, uint64_t cookie, const st
         return slot && cookie == proof_cookie(c->key, who->address, slot - 1) ? slot + 1 : 0;
 }
 
-/* 0: the proof is taken now; or enum node_error. */
-static int take(struct challenge *c, const struct node_private *p, const struct asker *who,
-                int64_t now, uint64_t until)
+int challenge_take(struct challenge *c, const struct node_private *p, const struct asker *who,
+                   int64_t now)
 {
+        uint64_t until = valid_until(c, p->cookie, who, now);
         struct taken *room = NULL;
         unsigned others = 0;
 
+        /* Without a secret anybody can make another proof: to keep this one would help nobody. */
+        if (p->kind == NODE_NEW && !keyring_is_used())
+                return 0;
         for (unsigned i = 0; i < PROOFS_MAX; i++) {
                 struct taken *t = &c->taken[i];
                 if (t->forgotten <= slot_of(now)) {
@@ -54,14 +57,13 @@ static int take(struct challenge *c, const struct node_private *p, const struct 
         return 0;
 }
 
-int challenge_new(struct challenge *c, const struct node_private *p, const struct asker *who,
-                  int64_t now, struct key *key)
+int challenge_new(const struct challenge *c, const struct node_private *p,
+                  const struct asker *who, int64_t now, struct key *key)
 {
-        uint64_t until = valid_until(c, p->cookie, who, now);
         bool anyone = !keyring_is_used();
 
         *key = (struct key){ .bytes = 0 };
-        if (!until)
+        if (!valid_until(c, p->cookie, who, now))
                 return NODE_ECOOKIE;
         if (anyone && p->id)
                 return NODE_ENOKEYS;
@@ -70,20 +72,15 @@ int challenge_new(struct challenge *c, const struct node_private *p, const struc
         bool holds = proof_request_holds(p, who->address, who->qpn,
                                          known ? key->secret : c->decoy,
                                          known ? key->bytes : sizeof(c->decoy));
-        if (!known || !holds)
-                return NODE_EKEY;
-        /* Without a secret anybody can make another proof: to keep this one would help nobody. */
-        return anyone ? 0 : take(c, p, who, now, until);
+        return known && holds ? 0 : NODE_EKEY;
 }
 
-int challenge_client(struct challenge *c, const struct node_private *p, const struct asker *who,
-                     int64_t now, const uint8_t secret[NODE_SECRET])
+int challenge_client(const struct challenge *c, const struct node_private *p,
+                     const struct asker *who, int64_t now, const uint8_t secret[NODE_SECRET])
 {
-        uint64_t until = valid_until(c, p->cookie, who, now);
-
-        if (!until)
+        if (!valid_until(c, p->cookie, who, now))
                 return NODE_ECOOKIE;
         bool holds = proof_request_holds(p, who->address, who->qpn, secret ? secret : c->decoy,
                                          NODE_SECRET);
-        return secret && holds ? take(c, p, who, now, until) : NODE_EUNKNOWN;
+        return secret && holds ? 0 : NODE_EUNKNOWN;
 }

@@ -1,9 +1,9 @@
 /*
  * Whether a connection request is to be believed: its cookie and its proof (nodeproto.h).
  *
- * A request whose cookie is not valid costs a hash and an answer, and nothing of it is kept.  So an
- * address that is not the sender's own fills nothing here.  A proof is taken once: it is remembered
- * for as long as its cookie is valid.
+ * A request whose cookie is not valid costs a hash and an answer, and nothing of it is kept.  A
+ * cookie shows that the sender gets what is sent to it; its address is what it says (rdma_cm).  A
+ * proof is taken once: it is remembered for as long as its cookie is valid.
  *
  * Pure but for the time, the keys and random numbers; one thread.
  */
@@ -37,10 +37,14 @@ bool challenge_begin(struct challenge *c);
 uint64_t challenge_cookie(const struct challenge *c, const struct asker *who, int64_t now);
 /* Judges a request NEW.  0: *key is its key, without a name if clients need none; or enum
  * node_error.  The caller overwrites *key. */
-int challenge_new(struct challenge *c, const struct node_private *p, const struct asker *who,
-                  int64_t now, struct key *key);
+int challenge_new(const struct challenge *c, const struct node_private *p,
+                  const struct asker *who, int64_t now, struct key *key);
 /* Judges a request CONTROL or DATA.  secret: of the client with that id; NULL: there is none. */
-int challenge_client(struct challenge *c, const struct node_private *p, const struct asker *who,
-                     int64_t now, const uint8_t secret[NODE_SECRET]);
+int challenge_client(const struct challenge *c, const struct node_private *p,
+                     const struct asker *who, int64_t now, const uint8_t secret[NODE_SECRET]);
+/* Takes the proof of a request that was believed, and would be admitted: so what is refused takes
+ * no room.  0; NODE_ESTALE: it was taken before; NODE_EBUSY: there is no room. */
+int challenge_take(struct challenge *c, const struct node_private *p, const struct asker *who,
+                   int64_t now);
 
 #endif

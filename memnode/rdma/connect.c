@@ -133,16 +133,33 @@ static struct connection *control_of(const struct client *cl, uint64_t member)
         return c;
 }
 
-/* 0 if no newer connection of this member was here; else why it is refused. */
-static int admit_member(struct client *cl, const struct node_private *p, char *why, size_t n)
+/* The last look before something is made: the request counts once. */
+static int count_request(const struct asked *a, char *why, size_t n)
 {
+        int error = challenge_take(&challenge, &a->p, &a->who, now_ms());
+
+        snprintf(why, n, error == NODE_EBUSY ? "too many connections within some seconds"
+                                             : "its request was here before");
+        return error;
+}
+
+/* 0 if no newer connection of this member was here; else why it is refused. */
+static int admit_member(const struct asked *a, struct client *cl, char *why, size_t n)
+{
+        const struct node_private *p = &a->p;
+
         if (members_is_cut(&cl->members, p->member)) {
                 snprintf(why, n, "this process of %s counts as dead", cl->name);
                 return NODE_ECUT;
         }
         int err = p->kind == NODE_DATA
                           ? (has_control(cl, p) ? 0 : -ESTALE)
-                          : members_admit(&cl->members, p->member, 0, p->generation);
+                          : members_may_admit(&cl->members, p->member, 0, p->generation);
+        int error = err ? 0 : count_request(a, why, n);
+        if (error)
+                return error;
+        if (!err && p->kind == NODE_CONTROL)
+                err = members_admit(&cl->members, p->member, 0, p->generation);
         if (!err)
                 return 0;
         if (err == -ESTALE) {
@@ -168,9 +185,7 @@ static int believe(const struct asked *a, struct client **client, struct key *ke
                  : error == NODE_ENOKEYS
                          ? "it comes with a key, and there are none here: start memnode with "
                            "--keys, or the client without keys="
-                 : error == NODE_EUNKNOWN ? "no such client, or not its proof"
-                 : error == NODE_EBUSY    ? "too many connections within some seconds"
-                                          : "its request was here before");
+                         : "no such client, or not its proof");
         return error;
 }
 
@@ -205,15 +220,15 @@ static void uncount(struct party *p)
 }
 
 /* Whether one more connection of a client may be accepted: 0, or why not. */
-static int admit_known(const struct asked *a, struct device *d, struct client *cl, char *why,
-                       size_t n)
+static int admit_known(const struct asked *a, struct device *d, struct client *cl,
+                       const struct connection *old, char *why, size_t n)
 {
         if (a->p.kind == NODE_DATA && data_of(cl, a->p.member) >= DATA_MAX) {
                 snprintf(why, n, "a process of %s has %u data connections, which is the most",
                          cl->name, DATA_MAX);
                 return NODE_EBUSY;
         }
-        if (a->p.kind == NODE_CONTROL && cl->controls >= MEMBERS_MAX) {
+        if (a->p.kind == NODE_CONTROL && !old && cl->controls >= MEMBERS_MAX) {
                 snprintf(why, n, "%u processes of %s are connected, which is the most",
                          cl->controls, cl->name);
                 return NODE_EBUSY;
@@ -227,7 +242,7 @@ static int admit_known(const struct asked *a, struct device *d, struct client *c
                          ibv_get_device_name(cl->device->verbs->device));
                 return NODE_EUNKNOWN;
         }
-        return admit_member(cl, &a->p, why, n);
+        return admit_member(a, cl, why, n);
 }
 
 /* Whether a connection that is believed may be accepted: 0, or why not.  Of what is refused nothing
@@ -248,9 +263,9 @@ static int admit(const struct asked *a, struct device *d, struct client *cl, con
                 a->p.kind == NODE_CONTROL ? control_of(cl, a->p.member) : NULL;
         int error = a->p.kind == NODE_DATA || old ? 0
                                                   : count_connection(a, cl, key, party, why, n);
-        if (error || !cl)
+        if (error)
                 return error;
-        error = admit_known(a, d, cl, why, n);
+        error = cl ? admit_known(a, d, cl, old, why, n) : count_request(a, why, n);
         if (error) {
                 uncount(*party);
         } else if (old) {
@@ -352,6 +367,8 @@ static int make(const struct asked *a, struct device *d, struct client *cl, cons
         if (!err)
                 err = accept_connection(c, a);
         if (err) {
+                if (rejoins)            /* its older connection may have ended for it */
+                        members_await(&cl->members, c->member);
                 if (rejoins && !cl->controls)
                         cl->gone_at = now_ms();
                 warnx_("%s cannot be served: %s", c->peer, strerror(-err));

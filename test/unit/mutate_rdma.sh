@@ -56,17 +56,18 @@ mutant $challenge "a cookie is valid for three slots" \
     's/return slot \&\& (.*) \? slot \+ 1 : 0;/return slot > 1 \&\& (\1 || cookie == proof_cookie(c->key, who->address, slot - 2)) ? slot + 1 : 0;/'
 mutant $challenge "there is a slot before the first" 's/return slot \&\& cookie/return cookie/'
 mutant $challenge "a new client's cookie is not checked" \
-    '/^int challenge_new/,/^}/s/if \(!until\)/if (0)/'
+    '/^int challenge_new/,/^}/s/if \(!valid_until\(c, p->cookie, who, now\)\)/if (0)/'
 mutant $challenge "a known client's cookie is not checked" \
-    '/^int challenge_client/,/^}/s/if \(!until\)/if (0)/'
+    '/^int challenge_client/,/^}/s/if \(!valid_until\(c, p->cookie, who, now\)\)/if (0)/'
 mutant $challenge "a proof counts twice" 's/return NODE_ESTALE;/continue;/'
 mutant $challenge "half of two proofs makes them equal" \
     's/memcmp\(t->proof, p->proof, NODE_PROOF\)/memcmp(t->proof, p->proof, 0)/'
 mutant $challenge "a new client's proof is not remembered" \
-    's/return anyone \? 0 : take.*/return 0;/'
+    's/p->kind == NODE_NEW && !keyring_is_used\(\)/p->kind == NODE_NEW/'
 mutant $challenge "a known client's proof is not remembered" \
-    's/return secret && holds \? take\(.*\) :/return secret \&\& holds ? 0 :/'
-mutant $challenge "without keys requests fill the table" 's/return anyone \? 0 :/return/'
+    's/p->kind == NODE_NEW && !keyring_is_used\(\)/p->kind != NODE_NEW/'
+mutant $challenge "without keys requests fill the table" \
+    's/if \(p->kind == NODE_NEW && !keyring_is_used\(\)\)/if (0)/'
 mutant $challenge "a proof is forgotten before its cookie is" \
     '/^static uint64_t valid_until/,/^}/s/return slot \+ 2/return slot + 1/'
 mutant $challenge "a proof with an older cookie is forgotten at once" \
@@ -77,9 +78,9 @@ mutant $challenge "one address has all the room" 's/ \|\| others >= PROOFS_ADDRE
 mutant $challenge "all addresses count as one" \
     's/others \+= .*/others++;/'
 mutant $challenge "what is refused takes room" \
-    's/return secret && holds \? (take\(.*\)) : NODE_EUNKNOWN/return secret \&\& holds ? \1 : (\1, NODE_EUNKNOWN)/'
-mutant $challenge "a new client's proof is not checked" 's/if \(!known \|\| !holds\)/if (!known)/'
-mutant $challenge "an unknown key is taken" 's/if \(!known \|\| !holds\)/if (!holds)/'
+    's/return secret && holds \? 0 : NODE_EUNKNOWN/return secret \&\& holds ? 0 : (challenge_take((struct challenge *)c, p, who, now), NODE_EUNKNOWN)/'
+mutant $challenge "a new client's proof is not checked" 's/return known && holds \?/return known ?/'
+mutant $challenge "an unknown key is taken" 's/return known && holds \?/return holds ?/'
 mutant $challenge "a known client's proof is not checked" 's/secret && holds \?/secret ?/'
 mutant $challenge "an unknown client is taken" 's/secret && holds \?/holds ?/'
 mutant $challenge "keys are not needed" 's/bool anyone = !keyring_is_used\(\)/bool anyone = true/'

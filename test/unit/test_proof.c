@@ -206,12 +206,12 @@ static int judge(const struct node_private *p, const struct asker *who)
 {
         struct key k;
 
-        if (p->kind != NODE_NEW)
-                return challenge_client(&c, p, who, now, p->id == ID ? secret : NULL);
-        int error = challenge_new(&c, p, who, now, &k);
-        if (!error)
+        bool fresh = p->kind == NODE_NEW;
+        int error = fresh ? challenge_new(&c, p, who, now, &k)
+                          : challenge_client(&c, p, who, now, p->id == ID ? secret : NULL);
+        if (!error && fresh)
                 assert_string_equal(k.name, used ? alice.name : "");
-        return error;
+        return error ? error : challenge_take(&c, p, who, now);
 }
 
 /* A request as `who` makes it now, with the cookie that it has just got. */

@@ -243,8 +243,10 @@ static void nbd_rest(struct far_node *n)
         struct nbd_node *d = n->data;
 
         for (unsigned i = 0; i < d->nlinks; i++)
-                if (d->link[i].tls.runs)
+                if (d->link[i].tls.runs) {
                         nbd_link_close(&d->link[i]);
+                        d->link[i].until = d->clock;
+                }
 }
 
 static void nbd_describe(const struct far_node *n, char *text, size_t size)

@@ -560,6 +560,10 @@ static void step_libnbd(struct nbd_link *l)
 
         if (!nbd_tls_is_over(l))
                 return;
+        if (l->state == LINK_GREETING && l->tls.err) {
+                explain_end(l);
+                return;
+        }
         pump(l);
         bool negotiating = nbd_aio_is_negotiating(l->h), over = l->answer != NBD_WAITING;
         if (negotiating)

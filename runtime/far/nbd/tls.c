@@ -61,7 +61,9 @@ static void *greet(void *arg)
                !nbd_aio_is_dead(l->h) && !nbd_aio_is_closed(l->h))
                 /* until the server speaks, or nbd_tls_stop() breaks the connection */
                 nbd_poll(l->h, -1);
-        wait_in(l->fd, false);
+        /* Without a table of its own the number may be another's, if libnbd has closed it. */
+        if (l->tls.apart || nbd_aio_get_fd(l->h) == l->fd)
+                wait_in(l->fd, false);
         const char *says = nbd_get_error();
         snprintf(l->tls.says, sizeof(l->tls.says), "%s", says ? says : "");
         /* Release: what this thread wrote comes first. */
@@ -72,7 +74,9 @@ static void *greet(void *arg)
 int nbd_tls_begin(struct nbd_link *l)
 {
         l->tls = (struct nbd_tls){ .runs = true };
-        int err = own_thread(&l->tls.id, greet, l);
+        *l->why = '\0';
+        /* Once: the I/O thread has other nodes to serve, and tries again. */
+        int err = own_thread_once(&l->tls.id, greet, l);
         l->tls.runs = !err;
         return -err;
 }

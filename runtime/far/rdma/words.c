@@ -168,7 +168,8 @@ static enum rdma_failure rejected_by_memnode(const char *to, const struct rdma_c
                            "its memnode knows a newer connection of this process");
         case NODE_EBUSY:
                 return say(why, FAIL_SILENT,
-                           "its memnode has too many clients: end some, or use another node");
+                           "its memnode is busy: it has too many clients, or still takes leases "
+                           "over: see its log, or use another node");
         case NODE_EINTERNAL:
                 return say(why, FAIL_SILENT,
                            "its memnode has trouble of its own: see memnode's messages");
