@@ -13,12 +13,12 @@ build_test() {
 
 members=members.c lease=export.c fence=fence.c life=tree_life.c cut=far/cut.c
 
-mutant $members "a generation is admitted twice" 's/generation <= \*seen/generation < *seen/'
-mutant $members "an older generation is admitted" 's/if \(generation <= \*seen\)/if (0)/'
+mutant $members "a generation is admitted twice" 's/generation <= known->/generation < known->/'
+mutant $members "an older generation is admitted" 's/known && generation <= /0 \&\& generation <= /'
 mutant $members "generations are one for all links" \
     's/generation\[link\]/generation[0]/'
 mutant $members "a member that was cut is admitted" \
-    '/^int members_admit/,/^}/s/if \(members_is_cut.*/if (0)/'
+    '/^int members_may_admit/,/^}/s/if \(members_is_cut.*/if (0)/'
 mutant $members "only members that came before are cut" '
     /^int members_cut/,/^}/s/^        struct members_range whole/        if (!find(m, first)) \
                 return 0; \
