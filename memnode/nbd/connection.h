@@ -21,7 +21,7 @@ struct nbd_connection {
         int64_t until;                          /* ms: when the handshake must be over */
         struct nbd_handshake *h;                /* until the export is chosen */
         char description[NBD_DESCRIPTION];
-        /* received behind what the handshake took: more than one receive of greet.c is not there */
+        /* Received behind what the handshake took.  greet.c receives no more than this at once. */
         uint8_t ahead[1024];
         size_t nahead;
 };

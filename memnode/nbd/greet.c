@@ -169,8 +169,9 @@ static bool make_room(const char *origin)
             strcmp(n->c->origin, origin) == 0 &&
             n->c->until - now_ms() > NBD_NEWCOMER_MS - YOUNG_MS)
                 return false;
-        nbd_refused(n->c, REFUSED_CROWD, "it came with too many others, and had not said what it "
-                    "wants");
+        if (n->phase != WRONG)          /* that was counted */
+                nbd_refused(n->c, REFUSED_CROWD, "it came with too many others, and had not said "
+                            "what it wants");
         close_newcomer(n);
         return true;
 }

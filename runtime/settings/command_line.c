@@ -120,6 +120,7 @@ static const char help_text[] =
         "I/O\n"
         "                        rdma://HOST[:PORT]            memnode over RDMA\n"
         "                        nbd://HOST[:PORT][/EXPORT]    memnode or another NBD server\n"
+        "                        nbds://HOST...?keys=FILE      the same, by TLS and a key\n"
         "                        nbd+unix:///EXPORT?socket=PATH\n"
         "                      options of the node may follow, as in rdma://m1?size=4G&weight=2\n"
         "      --placement HOW spread memory over nodes by weight (weighted, the default), fill "
