@@ -13,13 +13,13 @@
 #include <strings.h>
 #include "base/message.h"
 #include "base/options.h"
+#include "common/near.h"
 #include "common/size.h"
 #include "settings/command_line.h"
 #include "settings/config_file.h"
 #include "settings/guide.h"
 #include "settings/node_draft.h"
 #include "settings/settings.h"
-#include "settings/unknown.h"
 
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION "unknown"
