@@ -19,7 +19,7 @@ static void add_part(struct stats *s, const char *name, enum latency kind, const
         static const struct stats_kind part = {
                 .key = "part_ns.%", .type = STATS_LATENCY, .unit = STATS_NS,
                 .metric = "fetch_part_latency", .label = "part",
-                .title = "part of a fetch: %",
+                .title = "of a fetch: %",
                 .help = "Parts of one fetch in 64",
         };
         static uint64_t both[HIST_BUCKETS];     /* one thread at a time adds statistics */
@@ -46,11 +46,11 @@ static void add_latencies(struct stats *s, const struct far_node *n, const char 
 {
         static const struct stats_kind kind[] = { {
                 .key = "node.%.read_ns", .type = STATS_LATENCY, .unit = STATS_NS,
-                .metric = "node_read_latency", .label = "node", .title = "read (p50, p99)",
+                .metric = "node_read_latency", .label = "node", .title = "read p50, p99",
                 .help = "Time to read a page of a node, from when the I/O side took the request",
         }, {
                 .key = "node.%.write_ns", .type = STATS_LATENCY, .unit = STATS_NS,
-                .metric = "node_write_latency", .label = "node", .title = "write (p50, p99)",
+                .metric = "node_write_latency", .label = "node", .title = "write p50, p99",
                 .help = "Time to write a page to a node, from when the I/O side took the request",
         } };
 
@@ -168,11 +168,11 @@ static void add_timing(struct stats *s, const struct node_option *o, const char 
 {
         static const struct stats_kind latency = {
                 .key = "node.%.latency_ns", .type = STATS_GAUGE, .unit = STATS_NUMBER,
-                .label = "node", .title = "latency of its wire, ns",
+                .label = "node", .title = "wire, ns",
                 .help = "Latency of the network that a memory node stands for, in nanoseconds",
         }, bandwidth = {
                 .key = "node.%.bandwidth", .type = STATS_GAUGE, .unit = STATS_BYTES,
-                .label = "node", .title = "bandwidth of its wire",
+                .label = "node", .title = "wire, bytes/s",
                 .help = "Bytes a second of the network that a memory node stands for",
         };
 

@@ -1,8 +1,10 @@
 /*
- * For people: a table of latencies, a histogram of each, the counts that matter, a row for each
- * node, and the verdict.  Items are shown under their titles; items without a title are left out.
+ * For people, in 80 columns: the verdict, a table of latencies, a histogram of fetches, the counts
+ * that are not 0, and a row for each node.  Items are shown under their titles; items without a
+ * title are left out.
  */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/size.h"
@@ -10,8 +12,10 @@
 #include "stats/model.h"
 #include "stats/verdict.h"
 
-#define TITLE_WIDTH 32
-#define BAR_WIDTH   48
+#define SCREEN      80
+#define LATENCY     21                  /* its title */
+#define COUNT       26                  /* likewise */
+#define BAR_WIDTH   40
 
 const char *stats_ns_text(uint64_t ns, char to[32])
 {
@@ -45,6 +49,13 @@ const char *stats_number_text(uint64_t n, char to[32])
         return to;
 }
 
+/* At most 11 columns: from 100 million on, millions. */
+static const char *count_text(uint64_t n, char to[32])
+{
+        stats_number_text(n < 100000000 ? n : n / 1000000, to);
+        return n < 100000000 ? to : strcat(to, " M");
+}
+
 static const char *value_text(const struct stats_item *i, char to[80])
 {
         char a[32], b[32];
@@ -67,7 +78,7 @@ static const char *value_text(const struct stats_item *i, char to[80])
         default:
                 snprintf(to, 80, "%s", i->kind->unit == STATS_BYTES ? size_text(i->v, a)
                                        : i->kind->unit == STATS_NS  ? stats_ns_text(i->v, a)
-                                                                    : stats_number_text(i->v, a));
+                                                                    : count_text(i->v, a));
         }
         return to;
 }
@@ -84,21 +95,74 @@ static const char *text_of(const struct stats *s, const char *key)
         return i && i->text ? i->text : "unknown";
 }
 
+/* Ends lines at blanks, so that they fit the screen; a line that goes on is indented.  Of a word
+ * that is longer, such as a path, the end is shown. */
+static void print_wrapped(FILE *f, const char *text)
+{
+        const size_t most = SCREEN - 4;
+        size_t column = 0;
+
+        while (*text) {
+                size_t n = strcspn(text, " \n"), cut = n > most ? n - (most - 3) : 0;
+                if (column && column + 1 + (cut ? most : n) > SCREEN)
+                        column = (size_t)fprintf(f, "\n    ") - 1;
+                else if (column)
+                        column += (size_t)fprintf(f, " ");
+                column += (size_t)fprintf(f, "%s%.*s", cut ? "..." : "", (int)(n - cut), text + cut);
+                text += n;
+                if (*text == '\n') {
+                        putc('\n', f);
+                        column = 0;
+                }
+                text += *text != 0;
+        }
+}
+
+static __attribute__((format(printf, 2, 3))) void print_line(FILE *f, const char *fmt, ...)
+{
+        char *text;
+        va_list ap;
+
+        va_start(ap, fmt);
+        int n = vasprintf(&text, fmt, ap);
+        va_end(ap);
+        if (n < 0)
+                return;
+        print_wrapped(f, text);
+        free(text);
+}
+
 static void print_head(const struct stats *s, FILE *f)
+{
+        char *verdict = NULL, a[32];
+        size_t size = 0;
+
+        print_line(f, "vmrun %s: %s, process %" PRIu64 ", after %s\n", text_of(s, "about.version"),
+                   text_of(s, "about.program"), stats_value(s, "pid"),
+                   stats_ns_text(stats_value(s, "elapsed_ns"), a));
+        FILE *v = open_memstream(&verdict, &size);
+        if (!v)
+                return;
+        stats_print_verdict(s, v);
+        if (fclose(v) == 0)
+                print_wrapped(f, verdict);
+        free(verdict);
+}
+
+static void print_place(const struct stats *s, FILE *f)
 {
         char a[32], b[32], c[32];
 
-        fprintf(f, "vmrun %s: %s, process %" PRIu64 ", after %s\n", text_of(s, "about.version"),
-                text_of(s, "about.program"), stats_value(s, "pid"),
-                stats_ns_text(stats_value(s, "elapsed_ns"), a));
-        fprintf(f, "%s; Linux %s; %s, privilege level %" PRIu64 "\n", text_of(s, "about.cpu"),
-                text_of(s, "about.kernel"), text_of(s, "about.kvm"), stats_value(s, "privilege"));
+        fprintf(f, "\n");
         const struct stats_item *share = stats_find(s, "local_share_percent");
         if (share)
-                fprintf(f, "cache %s; far memory in use %s of %s; local share %" PRIu64 " %%\n",
-                        size_text(stats_value(s, "cache_bytes"), a),
-                        size_text(stats_value(s, "far_used_bytes"), b),
-                        size_text(stats_value(s, "far_bytes"), c), share->v);
+                print_line(f, "cache %s; far memory in use %s of %s; local share %" PRIu64 " %%\n",
+                           size_text(stats_value(s, "cache_bytes"), a),
+                           size_text(stats_value(s, "far_used_bytes"), b),
+                           size_text(stats_value(s, "far_bytes"), c), share->v);
+        print_line(f, "%s; Linux %s; %s, privilege level %" PRIu64 "\n", text_of(s, "about.cpu"),
+                   text_of(s, "about.kernel"), text_of(s, "about.kvm"),
+                   stats_value(s, "privilege"));
 }
 
 /* ---- latencies ---- */
@@ -119,17 +183,17 @@ static void print_latencies(const struct stats *s, FILE *f)
                 if (!is_shown(i))
                         continue;
                 if (!any) {
-                        fprintf(f, "\n%-*s%13s%9s", TITLE_WIDTH, "latency", "count", "mean");
+                        fprintf(f, "\n%-*s%11s%8s", LATENCY, "latency", "count", "mean");
                         for (unsigned p = 0; p < HISTOGRAM_POINTS; p++)
-                                fprintf(f, "%9s", histogram_points[p].name);
+                                fprintf(f, "%8s", histogram_points[p].name);
                         fprintf(f, "\n");
                 }
                 any = true;
-                fprintf(f, "%-*s%13s", TITLE_WIDTH, stats_name(i, i->kind->title, title),
-                        stats_number_text(histogram_count(i->h), text));
-                fprintf(f, "%9s", stats_ns_text(histogram_mean_ns(i->h), text));
+                fprintf(f, "%-*s%11s", LATENCY, stats_name(i, i->kind->title, title),
+                        count_text(histogram_count(i->h), text));
+                fprintf(f, "%8s", stats_ns_text(histogram_mean_ns(i->h), text));
                 for (unsigned p = 0; p < HISTOGRAM_POINTS; p++)
-                        fprintf(f, "%9s",
+                        fprintf(f, "%8s",
                                 stats_ns_text(histogram_percentile_ns(
                                                       i->h, histogram_points[p].per_million),
                                               text));
@@ -177,42 +241,57 @@ static void print_histogram(const struct stats_item *i, FILE *f)
                         bar[n++] = '.';
                 bar[n] = 0;
                 fprintf(f, "%9s to %8s%13s |%-*s|\n", stats_ns_text(r ? row_end(r - 1) : 0, a),
-                        stats_ns_text(row_end(r), b), stats_number_text(row[r], c), BAR_WIDTH, bar);
+                        stats_ns_text(row_end(r), b), count_text(row[r], c), BAR_WIDTH, bar);
         }
 }
 
 /* ---- counts ---- */
 
+static bool is_counted(const struct stats_item *i)
+{
+        return i->kind->title && i->kind->type != STATS_LATENCY && i->kind->type != STATS_TEXT &&
+               !is_of_a_node(i) && i->v;
+}
+
+/* Two in a line. */
 static void print_counts(const struct stats *s, FILE *f)
 {
         char title[STATS_KEY], value[80];
-        unsigned column = 0;
+        bool second = false;
 
         fprintf(f, "\n");
         for (unsigned n = 0; n < s->n; n++) {
                 const struct stats_item *i = &s->item[n];
-                if (!i->kind->title || i->kind->type == STATS_LATENCY ||
-                    i->kind->type == STATS_TEXT || is_of_a_node(i))
+                if (!is_counted(i))
                         continue;
-                fprintf(f, "%s%-*s%13s", column ? "    " : "", TITLE_WIDTH,
-                        stats_name(i, i->kind->title, title), value_text(i, value));
-                column = !column;
-                if (!column)
-                        fprintf(f, "\n");
+                fprintf(f, "%s%-*s%12s%s", second ? "    " : "", COUNT,
+                        stats_name(i, i->kind->title, title), value_text(i, value),
+                        second ? "\n" : "");
+                second = !second;
         }
-        fprintf(f, "%s", column ? "\n" : "");
+        fprintf(f, "%s", second ? "\n" : "");
 }
 
-/* ---- nodes: a row for each, a column for each kind ---- */
+/* ---- nodes: a row for each, a column for each kind that tells something ---- */
 
 #define COLUMNS 16
+#define NAME    32
 
-static void print_cell(FILE *f, unsigned column, int width, const char *text)
+struct column { const struct stats_kind *kind; int width; bool tells; };
+
+static const char *cell_text(const struct stats_item *i, bool name, char to[80])
 {
-        if (column == 0)
-                fprintf(f, "%-*s", width, text);        /* a name */
+        char value[80];
+
+        if (!i)
+                return "-";
+        value_text(i, value);
+        if (name)                       /* URLs may have the beginning in common */
+                snprintf(to, 80, "%s %.*s%s", i->instance, NAME - 6, value,
+                         strlen(value) > NAME - 6 ? "..." : "");
         else
-                fprintf(f, "  %*s", width, text);
+                strcpy(to, value);
+        return to;
 }
 
 static const struct stats_item *cell(const struct stats *s, const struct stats_kind *k,
@@ -224,63 +303,82 @@ static const struct stats_item *cell(const struct stats *s, const struct stats_k
         return NULL;
 }
 
-static void print_nodes(const struct stats *s, FILE *f)
+/* The first column is the name. */
+static unsigned find_columns(const struct stats *s, struct column column[COLUMNS])
 {
-        const struct stats_kind *column[COLUMNS];
-        int width[COLUMNS];
         unsigned columns = 0;
-        char value[80];
+        char text[80];
 
         for (unsigned n = 0; n < s->n; n++) {
                 const struct stats_item *i = &s->item[n];
                 unsigned c = 0;
                 if (!is_of_a_node(i) || !i->kind->title)
                         continue;
-                while (c < columns && column[c] != i->kind)
+                while (c < columns && column[c].kind != i->kind)
                         c++;
                 if (c == COLUMNS)
                         continue;
-                if (c == columns) {
-                        column[columns++] = i->kind;
-                        width[c] = (int)strlen(i->kind->title);
-                }
-                int len = (int)strlen(value_text(i, value));
-                width[c] = width[c] > len ? width[c] : len;
+                if (c == columns)
+                        column[columns++] = (struct column){
+                                i->kind, (int)strlen(i->kind->title), false
+                        };
+                int len = (int)strlen(cell_text(i, c == 0, text));
+                column[c].width = column[c].width > len ? column[c].width : len;
+                column[c].tells |= i->text || (i->h ? !stats_is_empty(i) : i->v > 0);
         }
-        if (!columns)
-                return;
-        fprintf(f, "\n");
-        for (unsigned c = 0; c < columns; c++)
-                print_cell(f, c, width[c], column[c]->title);
+        return columns;
+}
+
+/* Rows with the name and those columns that follow `from` and fit; returns the next one. */
+static unsigned print_band(const struct stats *s, const struct column *column, unsigned columns,
+                           unsigned from, FILE *f)
+{
+        unsigned to = from;
+        char text[80];
+
+        for (int width = column[0].width; to < columns; to++) {
+                width += column[to].tells ? 2 + column[to].width : 0;
+                if (width > SCREEN && to > from)
+                        break;
+        }
+        fprintf(f, "\n%-*s", column[0].width, column[0].kind->title);
+        for (unsigned c = from; c < to; c++)
+                if (column[c].tells)
+                        fprintf(f, "  %*s", column[c].width, column[c].kind->title);
         fprintf(f, "\n");
         for (unsigned n = 0; n < s->n; n++) {
-                if (s->item[n].kind != column[0])
+                const struct stats_item *name = &s->item[n];
+                if (name->kind != column[0].kind)
                         continue;
-                for (unsigned c = 0; c < columns; c++) {
-                        const struct stats_item *i = cell(s, column[c], s->item[n].instance);
-                        print_cell(f, c, width[c], i ? value_text(i, value) : "-");
-                }
+                fprintf(f, "%-*s", column[0].width, cell_text(name, true, text));
+                for (unsigned c = from; c < to; c++)
+                        if (column[c].tells)
+                                fprintf(f, "  %*s", column[c].width,
+                                        cell_text(cell(s, column[c].kind, name->instance), false,
+                                                  text));
                 fprintf(f, "\n");
         }
+        return to;
+}
+
+static void print_nodes(const struct stats *s, FILE *f)
+{
+        struct column column[COLUMNS];
+        unsigned columns = find_columns(s, column);
+
+        for (unsigned at = 1; at < columns; )
+                at = print_band(s, column, columns, at, f);
 }
 
 void stats_print_table(const struct stats *s, FILE *f)
 {
-        char *verdict = NULL;
-        size_t size = 0;
+        const struct stats_item *fetch = stats_find(s, "latency_ns.fetch");
 
         print_head(s, f);
         print_latencies(s, f);
-        for (unsigned n = 0; n < s->n; n++)
-                if (is_shown(&s->item[n]))
-                        print_histogram(&s->item[n], f);
+        if (fetch && is_shown(fetch))
+                print_histogram(fetch, f);
         print_counts(s, f);
         print_nodes(s, f);
-        FILE *v = open_memstream(&verdict, &size);
-        if (!v)
-                return;
-        stats_print_verdict(s, v);
-        if (fclose(v) == 0 && size)
-                fprintf(f, "\n%s", verdict);
-        free(verdict);
+        print_place(s, f);
 }

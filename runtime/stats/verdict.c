@@ -86,21 +86,40 @@ void stats_judge(struct stats *s)
         stats_count(s, &verdict, "queue", queue_limits(&v));
 }
 
+/* Twice the cache, in a form that --cache takes. */
+static const char *larger_cache(const struct stats *s, char to[32])
+{
+        uint64_t bytes = 2 * stats_value(s, "cache_bytes");
+        bool gib = bytes >= 16ull << 30;
+        unsigned shift = gib ? 30 : 20;
+
+        snprintf(to, 32, "--cache %llu%c",
+                 (unsigned long long)((bytes + (1ull << shift) - 1) >> shift), gib ? 'G' : 'M');
+        return to;
+}
+
 void stats_print_verdict(const struct stats *s, FILE *f)
 {
         const struct verdict v = judge(s);
+        char cache[32];
 
-        if (cache_is_small(&v))
-                fprintf(f, "The cache is small for this program: its threads waited for far "
-                           "memory, together %u %% of the time.\n", v.waits);
-        if (wire_limits(&v))
-                fprintf(f, "The way to the nodes is the limit: %u %% of a fetch.\n", v.wire);
-        if (queue_limits(&v))
-                fprintf(f, "Requests queue up before they are sent: %u %% of a fetch.\n", v.queue);
-        if (cleaner_is_behind(&v))
-                fprintf(f, "The cleaner is behind: %u %% of the faults that needed a frame slept "
-                           "until one was free.\n", v.no_frame);
+        larger_cache(s, cache);
         if (v.damaged)
                 fprintf(f, "%llu pages were damaged and are lost: see the node's memory and the "
                            "network.\n", (unsigned long long)v.damaged);
+        if (cache_is_small(&v))
+                fprintf(f, "The cache is small: threads waited for far memory, together %u %% of "
+                           "the time: try %s, or --profile FILE to see where.\n", v.waits, cache);
+        if (wire_limits(&v))
+                fprintf(f, "The way to the nodes is the limit, %u %% of a fetch: try nearer nodes, "
+                           "or fetch ahead: --record FILE, then --replay FILE.\n", v.wire);
+        if (queue_limits(&v))
+                fprintf(f, "Requests queue up before they are sent, %u %% of a fetch: try --io "
+                           "inline, or more nodes.\n", v.queue);
+        if (cleaner_is_behind(&v))
+                fprintf(f, "The cleaner is behind, %u %% of the faults that needed a frame slept "
+                           "until one was free: leave it a CPU, or try %s.\n", v.no_frame, cache);
+        if (!v.damaged && !cache_is_small(&v) && !cleaner_is_behind(&v))
+                fprintf(f, "Far memory does not limit this program: its threads waited for it, "
+                           "together %u %% of the time.\n", v.waits);
 }

@@ -9,7 +9,7 @@
 
 /* Adds the verdicts as gauges, 1 or 0. */
 void stats_judge(struct stats *s);
-/* A sentence for each verdict that is 1; nothing if none is. */
+/* A line for each verdict that is 1, with what to try; or one that says that none is. */
 void stats_print_verdict(const struct stats *s, FILE *f);
 
 #endif

@@ -33,7 +33,7 @@ static const struct stats_kind counter_kinds[CNT_COUNT] = {
         [CNT_IO_DOORBELLS] = COUNT(io_doorbells, NULL, "Times the I/O thread was woken"),
         [CNT_FRAME_WAITS] = COUNT(frame_waits, "waits for a free frame",
                                   "Times a thread slept because no frame was free"),
-        [CNT_DIRECT_RECLAIM] = COUNT(direct_reclaim, "evicted by a faulting thread",
+        [CNT_DIRECT_RECLAIM] = COUNT(direct_reclaim, "evicted during faults",
                                      "Of the evicted pages, those that a faulting thread evicted"),
         [CNT_EVICTED_PASSED] = COUNT(evicted_passed, "evicted behind streams",
                                      "Of the evicted pages, those that streams had passed, or of "
@@ -73,9 +73,9 @@ static const struct stats_kind counter_kinds[CNT_COUNT] = {
                                "Pages read ahead because a recorded run needed them next"),
         [CNT_ZEROED_AHEAD] = COUNT(zeroed_ahead, "pages zeroed ahead",
                                    "New pages made before they were touched"),
-        [CNT_READ_PARTS] = COUNT(read_parts, "reads of parts of far pages",
+        [CNT_READ_PARTS] = COUNT(read_parts, "far pages read in part",
                                  "Times that the program read bytes of a page that stayed far"),
-        [CNT_SYSCALLS_LOCAL] = COUNT(syscalls_local, "system calls served by kern",
+        [CNT_SYSCALLS_LOCAL] = COUNT(syscalls_local, "system calls without exit",
                                      "System calls that needed no exit of their own"),
         [CNT_SYSCALLS_FORWARDED] = COUNT(syscalls_forwarded, "system calls of the host",
                                          "System calls that the host made"),
@@ -178,7 +178,7 @@ static void add_faults(struct stats *s)
                 .help = "Page faults, when they are resolved",
         }, all_exits = {
                 .key = "fault_exits.total", .type = STATS_COUNTER,
-                .title = "exits while faults were served", .help = "Exits while faults were served",
+                .title = "exits for faults", .help = "Exits while faults were served",
         }, one_exits = {
                 .key = "fault_exits.%", .type = STATS_COUNTER, .metric = "fault_exits",
                 .label = "kind", .help = "Exits while such faults were served",
@@ -204,7 +204,7 @@ static void add_latencies(struct stats *s)
                 .help = "Time from the request to write a page to when the cleaner saw its end",
         }, syscall = {
                 .key = "syscall_ns", .type = STATS_LATENCY, .unit = STATS_NS,
-                .metric = "syscall_latency", .title = "system call of the host",
+                .metric = "syscall_latency", .title = "host's system calls",
                 .help = "Time of a forwarded system call in the host, its own waits included",
         };
         const uint64_t khz = CONTROL->tsc_khz;          /* 0: unknown */

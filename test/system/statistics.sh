@@ -47,6 +47,9 @@ is_table() {
         grep -Eq 'pages fetched +[0-9,]+' "$1" && grep -Eq '^node ' "$1"
 }
 
+# too_wide FILE: the first line that a screen of 80 columns does not hold.
+too_wide() { LC_ALL=C awk 'length > 80 { print "more than 80 columns: " $0; exit }' "$1"; }
+
 table_on_terminal() {
     local name='--stats on a terminal is a table, after Ctrl-C too' LIMIT=$limit why=''
     if selected "$name"; then
@@ -54,6 +57,7 @@ table_on_terminal() {
             "$vmrun" --cache 2M --stats "${vmrun_flags[@]}" -- "${endless[@]}"
         [ "$status" = 130 ] || why="status $status"
         is_table "$OUT" || why="${why:+$why; }no table"
+        why+=$(too_wide "$OUT")
         [ -z "$why" ] || cp "$OUT" "$ERR"
         verdict_of "$name" "$why"
     fi
@@ -62,6 +66,9 @@ table_on_terminal() {
     run_limited "$vmrun" --cache 2M --stats=table "${vmrun_flags[@]}" -- "${swapping[@]}"
     [ "$status" = 0 ] || why="status $status"
     is_table "$ERR" || why="${why:+$why; }no table"
+    why+=$(too_wide "$ERR")
+    sed -n 2p "$ERR" | grep -Eq '^(The cache is small:|Far memory does not limit)' ||
+        why="${why:+$why; }no verdict first"
     verdict_of "$name" "$why"
 }
 

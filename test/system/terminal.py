@@ -2,15 +2,18 @@
 """
 usage: terminal.py [--interrupt TEXT] COMMAND...
 
-Runs a command on a terminal of its own, and prints what appears there.  With --interrupt, types
+Runs a command on a terminal of its own, of 80 columns, and prints what appears there.  With --interrupt, types
 Ctrl-C a second after TEXT has appeared.  Its exit status is the command's, 128 and the number if a
 signal ended it.
 """
+import fcntl
 import os
 import pty
 import select
 import signal
+import struct
 import sys
+import termios
 import time
 
 command = sys.argv[1:]
@@ -20,6 +23,7 @@ if command[0] == "--interrupt":
 
 pid, terminal = pty.fork()
 if pid == 0:
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
     # Shells start background commands with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.execvp(command[0], command)

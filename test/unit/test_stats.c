@@ -31,13 +31,20 @@
 
 static struct vcpu_stats *of_vcpu(unsigned n) { return vcpu_stats(vcpu_block(n)); }
 
+static const char *program = "p";
+
 static void add_identity(struct stats *s)
 {
         static const struct stats_kind pid = { .key = "pid", .type = STATS_GAUGE },
-                execs = { .key = "execs", .type = STATS_GAUGE };
+                execs = { .key = "execs", .type = STATS_GAUGE }, cache = {
+                .key = "cache_bytes", .type = STATS_GAUGE, .unit = STATS_BYTES, .metric = "cache",
+                .help = "Size",
+        }, about = { .key = "about.%", .type = STATS_TEXT, .help = "About" };
 
         stats_count(s, &pid, NULL, 77);
         stats_count(s, &execs, NULL, 3);
+        stats_count(s, &cache, NULL, 3 << 19);
+        stats_text(s, &about, "program", program, false);
 }
 
 static uint64_t moved;
@@ -157,7 +164,8 @@ static void test_no_samples(void **state)
         assert_no_key("exits.ready");
         char *table = text_of(STATS_TABLE);
         assert_null(strstr(table, "p99.9"));
-        assert_null(strstr(table, "small"));    /* no verdict */
+        assert_null(strstr(table, "small"));
+        assert_non_null(strstr(table, "does not limit this program"));
         free(table);
         assert_line(STATS_PROM, "vmrun_fault_latency_seconds_count{pid=\"77\",exec=\"3\","
                                 "kind=\"zero\"} 0");
@@ -179,14 +187,14 @@ static void test_points(void **state)
         assert_line(STATS_FLAT, "latency_ns.fetch.mean 1285");
         assert_line(STATS_FLAT, "latency_ns.fetch.count 1000");
         assert_line(STATS_TABLE,
-                    "fault: fetch                            1,000  1.28 us  1.15 us  1.15 us"
-                    "  1.15 us  1.15 us   295 us");
+                    "fault: fetch               1,000 1.28 us 1.15 us 1.15 us 1.15 us 1.15 us"
+                    "  295 us");
         assert_line(STATS_TABLE,
                     "  1.00 us to  2.00 us          999 "
-                    "|@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|");
+                    "|@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|");
         assert_line(STATS_TABLE,
                     "   200 us to   500 us            1 "
-                    "|.                                               |");
+                    "|.                                       |");
         assert_line(STATS_PROM, "vmrun_fault_latency_seconds_bucket{pid=\"77\",exec=\"3\","
                                 "kind=\"fetch\",le=\"+Inf\"} 1000");
         assert_line(STATS_PROM, "vmrun_fault_latency_seconds_sum{pid=\"77\",exec=\"3\","
@@ -277,8 +285,35 @@ static void test_verdict(void **state)
         v->counter[CNT_FRAME_WAITS] = 60;
         assert_line(STATS_FLAT, "verdict.cleaner 1");
         assert_line(STATS_FLAT, "verdict.wire 0");
-        assert_line(STATS_TABLE, "The cleaner is behind: 5 % of the faults that needed a frame "
-                                 "slept until one was free.");
+        assert_line(STATS_TABLE, "The cleaner is behind, 5 % of the faults that needed a frame slept "
+                                 "until one was");
+        assert_line(STATS_TABLE, "    free: leave it a CPU, or try --cache 3M.");
+}
+
+/* A program's name that is a long path, numbers of ten digits, nodes with long addresses. */
+static void test_screen(void **state)
+{
+        (void)state;
+        clear();
+        program = "/a/path/that/is/longer/than/a/line/of/the/screen/has/columns/so/that/its/"
+                  "beginning/is/cut/off/and/the/end/is/shown";
+        for (unsigned i = 0; i < FAULT_SPURIOUS; i++)
+                count_fault(of_vcpu(0), i, 1ull << 33);
+        of_vcpu(0)->counter[CNT_FETCHED] = 12345678901;
+        assert_line(STATS_TABLE, "virtual CPUs                         3    page faults           "
+                                 "               6");
+        moved = 1000000000;
+        char *table = text_of(STATS_TABLE);
+        assert_non_null(strstr(table, "12,345 M"));
+        assert_non_null(strstr(table, "the/end/is/shown"));
+        unsigned lines = 0;
+        for (char *line = strtok(table, "\n"); line; line = strtok(NULL, "\n"), lines++)
+                if (strlen(line) > 80)
+                        fail_msg("more than 80 columns: \"%s\"", line);
+        assert_true(lines > NODES);
+        free(table);
+        program = "p";
+        moved = 0;
 }
 
 /* One snapshot, as three writers print it. */
@@ -389,6 +424,7 @@ int main(void)
                 cmocka_unit_test(test_texts),
                 cmocka_unit_test(test_units),
                 cmocka_unit_test(test_verdict),
+                cmocka_unit_test(test_screen),
                 cmocka_unit_test(test_formats_agree),
                 cmocka_unit_test(test_while_they_run),
         };
