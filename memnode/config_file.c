@@ -26,6 +26,7 @@ struct reading {
         char *why;
         /* that inih is reading: not every build of inih reports it */
         int line;
+        int heading;                    /* the line of the last [section] */
         int err;                        /* the first mistake; the rest of the file is ignored */
         uint64_t seen;                  /* bit i: setting i of no list was given */
         const struct setting *settings;
@@ -39,6 +40,8 @@ static char *read_line(char *text, int n, void *stream)
         if (r->err || !fgets(text, n, r->file))
                 return NULL;
         r->line++;
+        if (text[strspn(text, " \t")] == '[')
+                r->heading = r->line;
         size_t len = strlen(text);
         if (len + 1 == (size_t)n && text[len - 1] != '\n') {
                 /* inih would take the rest of the line for another line. */
@@ -58,14 +61,32 @@ static int fail(struct reading *r, const char *name, const char *value, const ch
         return 0;
 }
 
+/* inih tells of a section with the first line below its heading. */
+static int fail_heading(struct reading *r, const char *section, const char *cause)
+{
+        snprintf(r->why, WHY_MAX, "%.200s:%d: [%.60s]: %.200s", r->path, r->heading, section,
+                 cause);
+        r->err = -EINVAL;
+        return 0;
+}
+
+static int fail_unknown(struct reading *r, const char *name)
+{
+        char cause[WHY_MAX];
+        const char *near = setting_near(name, true);
+
+        if (near)
+                snprintf(cause, sizeof(cause), "there is no such setting: did you mean %s?", near);
+        return fail(r, name, "", near ? cause : "there is no such setting: see memnode(8)");
+}
+
 static int in_memnode(struct reading *r, const char *name, const char *value)
 {
         char cause[WHY_MAX];
         const struct setting *s = setting_find(name);
 
-        if (!s || !strcmp(name, "config") || !strcmp(name, "check") ||
-            !strcmp(name, "drain"))
-                return fail(r, name, "", "there is no such setting: see memnode(8)");
+        if (!s || s->typed)
+                return fail_unknown(r, name);
         uint64_t bit = 1ull << (s - setting_find("size"));
         if (!s->list && r->seen & bit)
                 return fail(r, name, value, "it is given twice: leave one out");
@@ -86,25 +107,28 @@ static int take(void *user, const char *section, const char *name, const char *v
         if (r->err)
                 return 0;
         if (strlen(section) >= SECTION_MAX)
-                return fail(r, section, "", "the heading is longer than 48 bytes: give a shorter "
-                            "name");
+                return fail_heading(r, section, "the heading is longer than 48 bytes: give a "
+                                    "shorter name");
         if (!strcmp(section, "memnode"))
                 return in_memnode(r, name, value);
-        if (!strncmp(section, "export ", 7)) {
+        if (!strncmp(section, "export ", 7) && section[7]) {
                 if (strcmp(name, "size") != 0)
                         return fail(r, name, "", "an export has a size and nothing else");
                 return setting_export(r->o, section + 7, value, cause) == 0
                                ? 1
                                : fail(r, section, value, cause);
         }
-        if (!strncmp(section, "client ", 7))
+        if (!strncmp(section, "client ", 7) && section[7])
                 return setting_client(r->o, section + 7, name, value, cause) == 0
                                ? 1
                                : fail(r, name, value, cause);
         if (!*section)
                 return fail(r, name, "", "it is in no section: write [memnode] above it");
-        return fail(r, section, "", "there is no such section: give [memnode], [export "
-                    "NAME] or [client NAME]");
+        if (!strncmp(section, "export", 6) || !strncmp(section, "client", 6))
+                return fail_heading(r, section, "its name is missing: give it one, as in [export "
+                                    "disk] and [client alice]");
+        return fail_heading(r, section, "there is no such section: give [memnode], [export NAME] "
+                            "or [client NAME]");
 }
 
 int config_read(struct memnode_options *o, const char *path, char why[WHY_MAX])
@@ -114,8 +138,8 @@ int config_read(struct memnode_options *o, const char *path, char why[WHY_MAX])
         r.file = fopen(path, "re");
         if (!r.file) {
                 int err = -errno;
-                snprintf(why, WHY_MAX, "--config %.300s: cannot be opened: %s", path,
-                         strerror(-err));
+                snprintf(why, WHY_MAX, "--config %.300s: cannot be opened: %s: give the path of a "
+                         "file that this user may read", path, strerror(-err));
                 return err;
         }
         int bad = ini_parse_stream(read_line, &r, take, &r);

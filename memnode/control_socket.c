@@ -11,6 +11,7 @@
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "common/outfile.h"
 #include "common/stale.h"
 #include "control_socket.h"
 
@@ -30,10 +31,10 @@ int control_open(const char *path, char *why, size_t n)
         mode_t mask = umask(0177);      /* no other thread makes files yet */
         if (fd < 0 || bind(fd, (struct sockaddr *)&sun, sizeof(sun)) != 0 || listen(fd, 8) != 0) {
                 int err = -errno;
-                snprintf(why, n, "cannot listen there: %s%s", strerror(-err),
-                         err == -EADDRINUSE ? ": another memnode has it, or a file is in the way: "
+                snprintf(why, n, "cannot listen there: %s: %s", strerror(-err),
+                         err == -EADDRINUSE ? "another memnode has it, or a file is in the way: "
                                               "give another path"
-                                            : "");
+                                            : outfile_cure(err));
                 umask(mask);
                 if (fd >= 0)
                         close(fd);

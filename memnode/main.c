@@ -152,12 +152,12 @@ static void open_pool(void)
                 if (err) {
                         opt.hugepage = 4096;
                         err = pool_open(opt.size, opt.hugepage, again, sizeof(again));
-                        if (!err)
+                        if (err)
+                                memcpy(why, again, sizeof(why));
+                        else if (options_listen(&opt, "rdma"))
                                 warnx_("--size %s: pages of 4K, which cost the network card more: "
                                        "%s",
                                        size_text(opt.size, a), why);
-                        else
-                                memcpy(why, again, sizeof(why));
                 }
         }
         if (err)

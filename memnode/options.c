@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/hostport.h"
+#include "common/near.h"
 #include "common/size.h"
 #include "nodeproto.h"
 #include "config_file.h"
@@ -325,12 +326,12 @@ static const struct setting settings[] = {
         { "grace",          set_grace,          .flag = false },
         { "drain-timeout",  set_drain_timeout,  .flag = false },
         { "control",        set_control,        .flag = false },
-        { "drain",          set_drain,          .flag = false },
+        { "drain",          set_drain,          .typed = true },
         { "resume",         set_resume,         .flag = false },
         { "socket-mode",    set_socket_mode,    .flag = false },
-        { "config",         set_config,         .flag = false },
+        { "config",         set_config,         .typed = true },
         { "verbose",        set_verbose,        .flag = true },
-        { "check",          set_check,          .flag = true },
+        { "check",          set_check,          .flag = true, .typed = true },
 };
 #define NSETTINGS (sizeof(settings) / sizeof(settings[0]))
 
@@ -340,6 +341,17 @@ const struct setting *setting_find(const char *name)
                 if (!strcmp(settings[i].name, name))
                         return &settings[i];
         return NULL;
+}
+
+const char *setting_near(const char *name, bool in_file)
+{
+        const char *words[NSETTINGS];
+        size_t n = 0;
+
+        for (unsigned i = 0; i < NSETTINGS; i++)
+                if (!in_file || !settings[i].typed)
+                        words[n++] = settings[i].name;
+        return near_word(name, words, n);
 }
 
 void options_free(struct memnode_options *o)
@@ -367,10 +379,21 @@ static _Noreturn void print_and_exit(const char *text)
 
 struct given { const struct setting *setting; const char *value; };
 
+/* For --sise and --sise=1G. */
+static const char *near_option(const char *given)
+{
+        char name[32];
+
+        if (strncmp(given, "--", 2) != 0)
+                return NULL;
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(given + 2, "="), given + 2);
+        return setting_near(name, false);
+}
+
 /* getopt's own messages do not name the cure. */
 static int bad_option(char **argv, bool missing_value, char why[WHY_MAX])
 {
-        const char *given = argv[optind - 1];
+        const char *given = argv[optind - 1], *near = near_option(given);
 
         if (missing_value)
                 snprintf(why, WHY_MAX, "%.200s: a value is missing: see memnode --help", given);
@@ -379,11 +402,13 @@ static int bad_option(char **argv, bool missing_value, char why[WHY_MAX])
                          "%.200s: this option takes no value: leave out what follows the =", given);
         else if (optopt && strncmp(given, "--", 2) != 0)
                 snprintf(why, WHY_MAX, "-%c: no such option: see memnode --help", optopt);
+        else if (near)
+                snprintf(why, WHY_MAX, "%.200s: no such option: did you mean --%s?", given, near);
         else
-                snprintf(
-                        why, WHY_MAX,
-                        "%.200s: no such option, or an abbreviation of several: see memnode --help",
-                        given);
+                snprintf(why, WHY_MAX,
+                         "%.200s: no such option, or an abbreviation of several: see memnode "
+                         "--help",
+                         given);
         return -EINVAL;
 }
 

@@ -20,8 +20,11 @@ struct setting {
         /* without a value on the command line; yes or no in the file */
         bool flag;
         bool list;                      /* may be given several times */
+        bool typed;                     /* on the command line only */
 };
 const struct setting *setting_find(const char *name);
+/* The setting that was probably meant, of those that a file may have; NULL: none. */
+const char *setting_near(const char *name, bool in_file);
 int setting_export(struct memnode_options *o, const char *name, const char *size,
                    char why[WHY_MAX]);
 /* One of the settings of a key: quota, reserve, connections. */

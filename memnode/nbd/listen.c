@@ -24,6 +24,7 @@
 #include <unistd.h>
 #include "admission/keyring.h"
 #include "common/hostport.h"
+#include "common/outfile.h"
 #include "common/stale.h"
 #include "memnode.h"
 #include "nbd/export.h"
@@ -163,6 +164,10 @@ static int listen_tcp(const char *url, char *why, size_t n)
         if (err)
                 return err;
         int gai = getaddrinfo(*hp.host ? hp.host : NULL, hp.service, &hints, &all);
+        if (gai == EAI_SERVICE) {
+                snprintf(why, n, "the port '%s' is no number: give 1 to 65535", hp.service);
+                return -EINVAL;
+        }
         if (gai) {
                 snprintf(why, n,
                          "cannot find the address '%s', port '%s': %s: check the name, or give a "
@@ -220,10 +225,10 @@ static int listen_unix(const char *url, char *why, size_t n)
                 unlink(a.sun_path);
         }
         if (err) {
-                snprintf(why, n, "cannot listen on %s: %s%s", a.sun_path, strerror(-err),
-                         err == -EADDRINUSE ? ": another program listens there, or it is no "
-                                              "socket: choose another path, or remove it"
-                                            : "");
+                snprintf(why, n, "cannot listen on %s: %s: %s", a.sun_path, strerror(-err),
+                         err == -EADDRINUSE ? "another program listens there, or it is no socket: "
+                                              "choose another path, or remove it"
+                                            : outfile_cure(err));
                 if (fd >= 0)
                         close(fd);
                 return err;

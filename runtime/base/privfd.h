@@ -44,7 +44,7 @@ bool privfd_vfork(struct privfd_lent *was);
 void privfd_vforked(const struct privfd_lent *was);
 void privfd_parting(void), privfd_parted(void);
 bool privfd_apart(void);                /* has this thread such a table? */
-/* moves fd to a private number; returns it, or -errno (fd is closed either way) */
+/* Moves fd to a private number; returns it, or -errno (fd is closed either way). */
 int privfd_move(int fd);
 /* as privfd_move(), but leaves fd open; not between privfd_making() and _made() */
 int privfd_dup(int fd);

@@ -9,6 +9,7 @@
 #include "abi_control.h"
 #include "base/message.h"
 #include "base/options.h"
+#include "base/privfd.h"
 #include "marshal/proc_path.h"
 #include "memory/files_entry.h"
 #include "memory/files_read.h"
@@ -20,7 +21,7 @@ static struct outfile place = OUTFILE_NONE;
 
 void profile_init(void)
 {
-        int err = opt.profile ? outfile_open(&place, opt.profile) : 0;
+        int err = opt.profile ? outfile_open(&place, opt.profile, privfd_move) : 0;
 
         if (err)
                 die_(EXIT_VMRUN_FAILED, "--profile %s: cannot be written: %s: %s", opt.profile,

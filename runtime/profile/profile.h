@@ -7,7 +7,7 @@
 #ifndef VMRUN_RUNTIME_PROFILE_H
 #define VMRUN_RUNTIME_PROFILE_H
 
-#include "base/outfile.h"
+#include "common/outfile.h"
 #include "vm/thread.h"
 
 /* Remembers where the files go; ends vmrun if they cannot be written.  Nothing without

@@ -1,7 +1,7 @@
 /*
  * Where --stats goes: the last report, and the reports of --stats-interval.
  *
- * A file is replaced as a whole (base/outfile.h), so that a program that waits for it sees a whole
+ * A file is replaced as a whole (common/outfile.h), so that a program that waits for it sees a whole
  * report or none.  A pipe or a terminal is written to.  Other threads may report at any time
  * (interval.c); the lock makes them take turns.
  */
@@ -95,7 +95,7 @@ void stats_init(void)
                         cannot_write(S_ISDIR(st.st_mode) ? -EISDIR : place.direct_fd);
                 return;
         }
-        int err = outfile_open(&place.file, opt.stats_file);
+        int err = outfile_open(&place.file, opt.stats_file, privfd_move);
         if (err)
                 cannot_write(err);
 }

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include "base/outfile.h"
+#include "common/outfile.h"
 #include "stats/stats.h"
 
 /* Registers version of the format, process, number of execve calls. */

@@ -39,14 +39,15 @@ refused_addresses() {
     check "the socket in use is still there" "${case[@]}" "$sock" abort
     refused "no such address" "this host has no such address" --listen nbd://192.0.2.77:10999
     refused "no such host" "cannot find the address" --listen nbd://host.invalid:10999
-    refused "no such port" "cannot find the address" --listen nbd://127.0.0.1:nothing
+    refused "a port that is no number" "the port '80x' is no number: give 1 to 65535" \
+        --listen nbd://127.0.0.1:80x
     refused "an address without brackets" "in brackets" --listen nbd://::1:10999
     refused "an export in a listening address" "exports with --export" \
         --listen nbd://127.0.0.1:10999/disk
     refused "a relative path" "give an absolute one" --listen nbd+unix://relative
     refused "a path that is too long" "too long for a socket" \
         --listen "nbd+unix:///$(printf 'x%.0s' {1..200})"
-    refused "a path whose folder is missing" "No such file or directory" \
+    refused "a path whose folder is missing" "No such file or directory: make its folder first" \
         --listen "nbd+unix://$WORK/none/x"
     touch "$WORK/file"
     refused "a path that is a file" "it is no socket" --listen "nbd+unix://$WORK/file"
@@ -54,6 +55,8 @@ refused_addresses() {
         --listen "nbd+unix://$WORK/x" --export big=1M --max-per-client 512K
     refused "a control socket in use" "another memnode has it" --listen "nbd+unix://$WORK/x" \
         --control "$WORK/control"
+    refused "a control socket whose folder is missing" "make its folder first" \
+        --listen "nbd+unix://$WORK/x" --control "$WORK/none/x"
 }
 
 # A connection's work may take longer than the end waits for: the memory must still be there. Long
@@ -94,6 +97,27 @@ resume_tests() {
     resumes "memnode is killed while it writes" killed
 }
 
+# written_badly NAME WORDS TEXT: a configuration file, in printf's form, that is refused.
+written_badly() {
+    # shellcheck disable=SC2059
+    printf "$3" >"$WORK/bad"
+    refused "$1" "$WORK/$2" --listen "nbd+unix://$WORK/x" --config "$WORK/bad"
+}
+# Without huge pages, what there is to say is of RDMA.
+small_pages() {
+    local name="pages of 4K are nothing to speak of over NBD"
+    selected "$name" || return 0
+    local free=/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages
+    run_limited timeout -s INT 2 "$memnode" --listen "nbd+unix://$WORK/x" \
+        --size $(($(cat $free) * 2 + 2))M
+    if grep -q 'serving' "$ERR" && ! grep -q 'pages of 4K' "$ERR"; then
+        ok "$name"
+    else
+        not_ok "$name" "status $status"
+        show "$ERR"
+    fi
+}
+
 refused_settings() {
     local here="nbd+unix://$WORK/x"
     refused "more memory than the host has" "of memory in all: give a smaller size" \
@@ -102,10 +126,20 @@ refused_settings() {
     refused "exports that do not fit" "the exports need 2M in all, and --size is 1M" \
         --listen "$here" --export a=1M --export b=1M
     refused "no address" "nothing to listen at is named"
-    refused "a configuration file that is not there" "cannot be opened" --config "$WORK/none"
-    printf '[memnode]\nsize = 1M\nlimit = 3\n' >"$WORK/bad"
-    refused "a key that is unknown, with file and line" \
-        "$WORK/bad:3: limit: there is no such setting" --listen "$here" --config "$WORK/bad"
+    small_pages
+    refused "a configuration file that is not there" \
+        "cannot be opened: No such file or directory: give the path" --config "$WORK/none"
+    refused "an option that is misspelled" "--sise: no such option: did you mean --size?" --sise 1M
+    written_badly "a key that is unknown, with file and line" \
+        "bad:3: hue: there is no such setting: see memnode(8)" '[memnode]\nsize = 1M\nhue = 3\n'
+    written_badly "a key that is misspelled" "bad:2: listn: there is no such setting: did you mean \
+listen?" '[memnode]\nlistn = nbd://[::1]\n'
+    written_badly "a key that is for the command line" "bad:2: chekc: there is no such setting: see" \
+        '[memnode]\nchekc = yes\n'
+    written_badly "an export without a name" "bad:2: [export]: its name is missing" \
+        '# disks\n[export]\n# of 1M\nsize = 1M\n'
+    written_badly "a section that is unknown" "bad:1: [exprot a]: there is no such section" \
+        '[exprot a]\n\nsize = 1M\n'
     refused "a mode that is none" "not the mode of a socket" --listen "$here" --socket-mode rw
     refused "a file of keys that is empty" "it has no key: make one" --listen "$here" \
         --keys /dev/null

@@ -8,8 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "base/outfile.h"
-#include "base/privfd.h"
+#include "common/outfile.h"
 #include "common/put.h"
 
 #define WRITE_MS 5000                   /* the longest wait for a disk that takes nothing */
@@ -42,10 +41,10 @@ static int open_folder(struct outfile *o, char *path)
                 close(fd);
                 return err;
         }
-        return privfd_move(fd);
+        return fd;
 }
 
-int outfile_open(struct outfile *o, const char *path)
+int outfile_open(struct outfile *o, const char *path, int (*move)(int fd))
 {
         struct stat st;
 
@@ -56,6 +55,8 @@ int outfile_open(struct outfile *o, const char *path)
                 return -ENOMEM;
         int fd = open_folder(o, real);
         free(real);
+        if (fd >= 0 && move)
+                fd = move(fd);
         if (fd < 0)
                 return fd;
         o->dir_fd = fd;

@@ -1,16 +1,16 @@
 /*
- * A file that a process writes at its end, such as the statistics.  Each program of the tree writes
- * a file with a name of its own, which replaces the file that was there at once.
+ * A file that a process writes whole, such as its statistics: readers see the one before or the new
+ * one.  Each program of a tree under vmrun writes a file with a name of its own.
  */
-#ifndef VMRUN_OUTFILE_H
-#define VMRUN_OUTFILE_H
+#ifndef COMMON_OUTFILE_H
+#define COMMON_OUTFILE_H
 
 #include <limits.h>
 #include <stddef.h>
 #include <sys/types.h>
 
 struct outfile {
-        int dir_fd;                     /* its folder: private; -1: there is no file */
+        int dir_fd;                     /* its folder; -1: there is no file */
         /* of the process started first, whose first program writes the plain name; */
         pid_t pid;
         /* others add their pid and this number of execve calls, so that no two write one name */
@@ -22,9 +22,10 @@ struct outfile {
 #define OUTFILE_ADDED 24                /* bytes of a name reserved for the addition */
 
 /* Remembers where the file is, before the program can change directory or root.  A link stands for
- * the file that it points to.  0; -EISDIR; -EINVAL: it exists, and is no regular file; or another
- * -errno: it could not be written. */
-int outfile_open(struct outfile *o, const char *path);
+ * the file that it points to.  move: gives the folder's descriptor the number that it keeps, or
+ * -errno; NULL: it stays where it is.  0; -EISDIR; -EINVAL: it exists, and is no regular file; or
+ * another -errno: it could not be written. */
+int outfile_open(struct outfile *o, const char *path, int (*move)(int fd));
 /* The cure of such an error, as the end of a message. */
 const char *outfile_cure(int err);
 
