@@ -277,7 +277,8 @@ in_the_lab() {
     suite "kern's ways in, fuzzed in the lab" 60 - \
         lab_suite -- test/system/entry-fuzz $fuzz build/vmrun
     suite 'memnode over RDMA, in the lab' 120 'in_source test/rdma/run' \
-        patient lab_suite --rdma -- test/rdma/run "${one[@]}" build
+        patient lab_suite --rdma -- test/rdma/run "${one[@]}" --attack $strangers build
+    ! is_full || suite 'packets over RDMA, recorded in the lab' 60 - tap test/rdma/recorded build
     suite 'the driver of RDMA nodes, in the lab' 110w 'in_source test/rdma/driver.c' \
         patient tap lab_suite -- test/rdma/driver.sh build ${case:+"$case"}
     suite "a card's register as memory of a guest, in the lab" 15 - \

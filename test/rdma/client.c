@@ -45,6 +45,12 @@
  *      moved 0|1               says that it cannot move, or has; DONE must come
  *      drop                    ends all connections without a word
  *      traffic SECONDS         READs and WRITEs of 4 KiB over slab 0, prints how many a second
+ *      storm KIND SECONDS      STORM_RATE requests a second, all of which must be rejected; prints
+ *                              how many. bare: as one who comes, without a cookie; guess: with its
+ *                              cookie and a guessed key; unknown: as a client that is not there;
+ *                              replay: the last request that was not of a storm; garbage: random
+ *                              bytes, half of them behind a right beginning
+ *      secret                  prints the client's secret
  *      say TEXT / wait         prints TEXT / waits for a line on standard input
  */
 #include <arpa/inet.h>
@@ -67,6 +73,8 @@
 #define CHUNK    (256ul << 10)
 #define SLABS    64
 #define RECEIVES 8
+#define STORM_QPN  0x123456             /* a storm has no queue pairs */
+#define STORM_RATE 200
 
 static struct sockaddr_storage server;
 static struct rdma_event_channel *channel;
@@ -174,14 +182,9 @@ static void post_receive(unsigned i)
 
 static unsigned restarts;               /* as the last acceptance says */
 
-/* As far as to connect: address, route, queue pair. */
-static void prepare(struct link *l)
+/* Finds the address and the route. */
+static void resolve(struct link *l)
 {
-        struct ibv_qp_init_attr qp = { .qp_type = IBV_QPT_RC,
-                                       .sq_sig_all = 1,
-                                       .cap = { 64, RECEIVES, 1, 1, 0 } };
-        uint8_t timeout = 14;
-
         memset(l, 0, sizeof(*l));
         if (rdma_create_id(channel, &l->id, NULL, RDMA_PS_TCP) != 0 ||
             rdma_resolve_addr(l->id, NULL, (struct sockaddr *)&server, 2000) != 0)
@@ -190,6 +193,17 @@ static void prepare(struct link *l)
         if (rdma_resolve_route(l->id, 2000) != 0)
                 fail("cannot find a route: %s", strerror(errno));
         expect_event(RDMA_CM_EVENT_ROUTE_RESOLVED);
+}
+
+/* As far as to connect: address, route, queue pair. */
+static void prepare(struct link *l)
+{
+        struct ibv_qp_init_attr qp = { .qp_type = IBV_QPT_RC,
+                                       .sq_sig_all = 1,
+                                       .cap = { 64, RECEIVES, 1, 1, 0 } };
+        uint8_t timeout = 14;
+
+        resolve(l);
         make_memory(l->id->verbs);
         rdma_set_option(l->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, 1);
         l->cq = ibv_create_cq(l->id->verbs, 256, NULL, NULL, 0);
@@ -209,7 +223,8 @@ static bool ask_for(struct link *l, const void *bytes, size_t n, struct node_pri
                                          .responder_resources = 16,
                                          .initiator_depth = 16,
                                          .retry_count = 6,
-                                         .rnr_retry_count = 7 };
+                                         .rnr_retry_count = 7,
+                                         .qp_num = STORM_QPN };     /* where there is none */
         int type;
 
         if (rdma_connect(l->id, &param) != 0)
@@ -307,6 +322,62 @@ static void again(unsigned n)
                 if (ask_for(&l, &last, sizeof(last), &a))
                         fail("a request that is not its own was accepted");
         }
+}
+
+static void fill_random(void *to, size_t n)
+{
+        for (unsigned char *c = to; n--; c++)
+                *c = (unsigned char)rand();
+}
+
+/* A stranger's request of that kind; its bytes. */
+static size_t strange_request(const char *kind, const uint8_t address[PROOF_ADDRESS],
+                              struct node_private *p)
+{
+        const bool bare = !strcmp(kind, "bare"), unknown = !strcmp(kind, "unknown");
+        uint8_t guess[KEY_SECRET_MIN];
+
+        if (!strcmp(kind, "replay"))
+                *p = last;
+        else if (!strcmp(kind, "garbage")) {
+                fill_random(p, sizeof(*p));
+                if (rand() % 2)
+                        p->magic = NODE_MAGIC, p->version = NODE_VERSION, p->length = sizeof(*p);
+                return (size_t)rand() % (sizeof(*p) + 1);
+        } else if (bare || unknown || !strcmp(kind, "guess")) {
+                *p = (struct node_private){ NODE_MAGIC, NODE_VERSION, sizeof(*p),
+                                            unknown ? 1 + rand() % 2 : NODE_NEW, 64, 1, 1,
+                                            unknown ? (uint64_t)rand() : proof_mark(key.name),
+                                            { 0 }, bare ? (uint64_t)rand() : cookie };
+                fill_random(guess, sizeof(guess));
+                proof_request(p, address, STORM_QPN, guess, sizeof(guess));
+        } else
+                fail("%s: no such storm", kind);
+        return sizeof(*p);
+}
+
+static void storm(const char *kind, double seconds)
+{
+        const double begin = now();
+        uint8_t address[PROOF_ADDRESS];
+        struct node_private p, a;
+        unsigned long n = 0;
+
+        srand((unsigned)getpid());
+        for (double t; (t = now() - begin) < seconds; n++) {
+                struct link l;
+
+                if ((double)n > t * STORM_RATE)
+                        poll(NULL, 0, 5);
+                resolve(&l);
+                proof_address(address, rdma_get_local_addr(l.id));
+                if (ask_for(&l, &p, strange_request(kind, address, &p), &a))
+                        fail("a stranger was accepted");
+                if (a.kind == NODE_ECOOKIE)
+                        cookie = a.cookie;
+                rdma_destroy_id(l.id);
+        }
+        printf("storm of %s: %lu in %.0f s\n", kind, n, seconds);
 }
 
 static void old(void)
@@ -753,7 +824,13 @@ static void run(const char *verb)
                 end_link(&data), end_link(&control);
         else if (!strcmp(verb, "traffic"))
                 traffic((double)number());
-        else if (!strcmp(verb, "say"))
+        else if (!strcmp(verb, "storm")) {
+                const char *kind = word();
+                storm(kind, (double)number());
+        } else if (!strcmp(verb, "secret")) {
+                for (unsigned i = 0; i < NODE_SECRET; i++)
+                        printf("%02x%s", secret[i], i == NODE_SECRET - 1 ? "\n" : "");
+        } else if (!strcmp(verb, "say"))
                 puts(word());
         else if (!strcmp(verb, "wait")) {
                 if (!fgets(line, sizeof(line), stdin))
