@@ -196,12 +196,24 @@ static void attach_done(struct job *j)
         cl->gone_at = now_ms();         /* it could not come back meanwhile */
 }
 
+/* In the worker: what is registered is ended with the client's other things. */
+static void attach_undo(struct job *j) { (void)j; }
+
+void client_attach_stop(struct client *cl)
+{
+        if (cl->coming)
+                worker_drop(&cl->attach);
+        cl->coming = NULL;
+}
+
 bool client_attach(struct client *cl, struct device *d)
 {
         if (cl->device || cl->coming)
                 return cl->device;
         cl->coming = d;
-        cl->attach = (struct job){ .run = attach, .done = attach_done, .owner = cl };
+        cl->attach = (struct job){
+                .run = attach, .done = attach_done, .undo = attach_undo, .owner = cl
+        };
         worker_add(&cl->attach);
         return false;
 }

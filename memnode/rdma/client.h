@@ -21,6 +21,8 @@ void client_tick(uint64_t now);         /* ends clients that have been gone for 
 /* A client that was taken over has come through this device: has its leases registered there.
  * False: that takes a while, or cannot be done now, with a warning. */
 bool client_attach(struct client *cl, struct device *d);
+/* Begins no such registration any more; one that has begun ends before worker_wait() returns. */
+void client_attach_stop(struct client *cl);
 /* 0 or enum node_error */
 int client_find_slab(const struct client *cl, uint64_t slab, struct node_grant *g, char *why,
                      size_t n);

@@ -123,6 +123,7 @@ void clients_keep(void)
 {
         for (struct client *cl = clients; cl; cl = cl->next) {
                 await_connected(cl);
+                client_attach_stop(cl);
                 if (is_kept(cl))
                         end_connections(cl);
         }
