@@ -114,6 +114,13 @@ static long unshare_some(struct thread *t, uint64_t flags)
         return ret;
 }
 
+/* This thread will make no more threads.  The maker can: it does not follow. */
+static void before_no_threads(struct thread *t)
+{
+        own_threads_set_apart();
+        service_ensure(t->vm);
+}
+
 /* A descriptor table of its own would separate this thread from vmrun's other threads, so that flag
  * is ignored.  Flags that make new threads impossible come last: after the threads that vmrun has
  * to make again, or may need, exist. */
@@ -130,7 +137,7 @@ long sys_unshare(struct thread *t, const struct sys_row *row, const uint64_t a[6
                 if (ret)
                         return ret;
         }
-        service_ensure(t->vm);
+        before_no_threads(t);
         /* After one half of the call, no signal may put off the other. */
         return sys_own(row->nr, flags & CLONE_NEWUSER ? last : flags, 0, 0, 0, 0, 0);
 }
@@ -151,7 +158,7 @@ long sys_setns(struct thread *t, const struct sys_row *row, const uint64_t a[6])
         uint64_t kinds = t->vforked ? 0 : kinds_of(a);
 
         if (kinds & NO_THREADS_AFTER)
-                service_ensure(t->vm);
+                before_no_threads(t);
         long ret = sys_generic(t, row, a);
         if (ret != -EINVAL && ret != -EUSERS)
                 return ret;
@@ -164,8 +171,10 @@ long sys_setns(struct thread *t, const struct sys_row *row, const uint64_t a[6])
                 return ret;
         /* As above: the kind that makes new threads impossible comes last. */
         ret = call_alone(t, row->nr, a[0], a[1] & ~(uint64_t)CLONE_NEWPID, ret);
-        if (ret == 0 && (kinds & CLONE_NEWPID))
+        if (ret == 0 && (kinds & CLONE_NEWPID)) {
+                own_threads_set_apart();
                 ret = sys_own(row->nr, a[0], CLONE_NEWPID, 0, 0, 0, 0);
+        }
         return ret;
 }
 
