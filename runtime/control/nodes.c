@@ -219,7 +219,7 @@ int nodes_add(const struct session *s, const char *url, FILE *f, char why[CTL_WH
         }
         const struct far_node *n = far_node_at(far_nodes() - 1);
         n->driver->describe(n, text, sizeof(text));
-        info_("far tier %u: %s", n->index, text);
+        info_("node %u: %s", n->index, text);
         fprintf(f, "node %u: %s\n", n->index, text);
         return 0;
 }

@@ -105,7 +105,7 @@ static int find(const char *name, const char *value, char why[CTL_WHY])
         int n = setting_find(name);
 
         if (n < 0) {
-                setting_unknown(name, value, reason);
+                setting_unknown(name, value, "no such setting", reason);
                 snprintf(why, CTL_WHY, "%.64s: %s", name, reason);
         }
         return n;

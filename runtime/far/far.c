@@ -225,7 +225,7 @@ void far_init(uint64_t room)
         moves_then(far_return);
         for (unsigned i = 0; opt.verbose && i < far_nodes(); i++) {
                 describe(far_node_at(i), text);
-                info_("far tier %u: %s", i, text);
+                info_("node %u: %s", i, text);
         }
 }
 

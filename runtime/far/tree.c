@@ -64,7 +64,7 @@ static int map_all(struct tree *t, int fd, uint32_t max_slabs, void *units, char
         if (t->pieces)
                 return 0;
         int err = -errno;
-        snprintf(why, n, "the slots of the far tiers cannot be mapped: %s%s", strerror(-err),
+        snprintf(why, n, "the slots of far memory cannot be mapped: %s%s", strerror(-err),
                  err == -ENOMEM ? ": raise `ulimit -v`" : "");
         unmap((void *)t->bits, bits_size(t));
         unmap(t->units, units_size);

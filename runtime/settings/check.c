@@ -111,7 +111,7 @@ static int report_kvm_limits(int fd, int err)
         int slots = ioctl(fd, KVM_CHECK_EXTENSION, KVM_CAP_NR_MEMSLOTS);
         fact("memory slots", "%d", slots);
         if (slots < 500)
-                meaning("few: far tiers in memory (up to 1 GiB a slot) and shared mappings may run "
+                meaning("few: nodes in memory (up to 1 GiB a slot) and shared mappings may run "
                         "out of them");
         return err ? err : bits_err;
 }

@@ -13,7 +13,7 @@
 #include <strings.h>
 #include "base/message.h"
 #include "base/options.h"
-#include "common/near.h"
+#include "common/bad_option.h"
 #include "common/size.h"
 #include "settings/command_line.h"
 #include "settings/config_file.h"
@@ -211,42 +211,15 @@ static void default_cache(void)
               size_text(opt.cache, a));
 }
 
-/* The option that `given`, with its dashes and maybe a value, misspells; NULL: none. */
-static const char *near_option(const char *given)
+static _Noreturn void refuse_option(char **argv, int c)
 {
-        const char *words[sizeof(long_options) / sizeof(long_options[0]) - 1];
-        const size_t n = sizeof(words) / sizeof(words[0]);
-        char *name = strndup(given + strspn(given, "-"), strcspn(given + strspn(given, "-"), "="));
+        char why[SETTING_WHY];
 
-        for (size_t i = 0; i < n; i++)
-                words[i] = long_options[i].name;
-        const char *near = name ? near_word(name, words, n) : NULL;
-        free(name);
-        return near;
-}
-
-/* getopt's own messages do not name the cure. */
-static _Noreturn void bad_option(char **argv, bool missing_value)
-{
-        const char *given = argv[optind - 1];
-
-        if (missing_value)
-                die_(EXIT_VMRUN_FAILED, "%s: a value is missing: see vmrun --help", given);
-        if (optopt && strncmp(given, "--", 2) == 0 && strchr(given, '='))
-                die_(EXIT_VMRUN_FAILED,
-                     "%s: this option takes no value: leave out what follows the =", given);
-        if (optopt)
-                die_(EXIT_VMRUN_FAILED,
-                     "-%c: no such option: see vmrun --help (the program's own options come after "
-                     "its name)",
-                     optopt);
-        const char *near = near_option(given);
-        if (near)
-                die_(EXIT_VMRUN_FAILED, "%s: no such option: did you mean --%s?", given, near);
-        die_(EXIT_VMRUN_FAILED,
-             "%s: no such option, or an abbreviation of several: see vmrun --help "
-             "(the program's own options come after its name)",
-             given);
+        bad_option(argv, c, long_options,
+                   c == ':' ? "vmrun --help"
+                            : "vmrun --help (the program's own options come after its name)",
+                   why, sizeof(why));
+        die_(EXIT_VMRUN_FAILED, "%s", why);
 }
 
 /* The value of --stats.  A plain name is a file in this folder, but a word that may be meant for
@@ -348,7 +321,7 @@ static void take_line(int argc, char **argv, struct given *g)
                         print_and_exit(help_text);
                         break;
                 default:
-                        bad_option(argv, c == ':');
+                        refuse_option(argv, c);
                 }
         }
         opt.argv = argv + optind;

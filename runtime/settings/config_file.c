@@ -214,8 +214,11 @@ static int take_key(void *arg, const char *section, const char *key, const char 
                 break;
         case IN_VMRUN:
                 i = setting_find(key);
-                if (i < 0)
-                        setting_unknown(key, value, why);
+                if (i < 0 && (strncmp(key, "node", 4) == 0 || strcmp(key, "url") == 0))
+                        snprintf(why, sizeof(why), "unknown key in [vmrun]: a node has a section "
+                                 "of its own: [node NAME], and below it url = %.64s", value);
+                else if (i < 0)
+                        setting_unknown(key, value, "unknown key in [vmrun]", why);
                 if (i < 0)
                         mistake(c, c->line, "%s = %s: %s", key, value, why);
                 else if (c->given & 1u << i)

@@ -173,7 +173,7 @@ int node_draft_set(struct node_draft *d, const char *key, const char *value, cha
         while (k < KEYS && strcmp(node_keys[k], key) != 0)
                 k++;
         if (k == KEYS) {
-                unknown_say(key, value, node_keys, KEYS, "", why);
+                unknown_say(key, value, node_keys, KEYS, "unknown key", why);
                 return -ENOENT;
         }
         if (d->given & 1u << k) {

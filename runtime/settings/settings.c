@@ -392,18 +392,14 @@ int setting_find(const char *name)
         return -ENOENT;
 }
 
-void setting_unknown(const char *key, const char *value, char why[SETTING_WHY])
+void setting_unknown(const char *key, const char *value, const char *what, char why[SETTING_WHY])
 {
         const size_t n = sizeof(settings) / sizeof(settings[0]);
         const char *words[SETTINGS_MAX];
 
         for (size_t i = 0; i < n; i++)
                 words[i] = settings[i].name;
-        if (strncmp(key, "node", 4) == 0 || strcmp(key, "url") == 0)
-                snprintf(why, SETTING_WHY, "unknown key in [vmrun]: a node has a section of its "
-                         "own: [node NAME], and below it url = %.64s", value);
-        else
-                unknown_say(key, value, words, n, " in [vmrun]", why);
+        unknown_say(key, value, words, n, what, why);
 }
 
 int setting_set(struct options *o, int number, const char *value, char why[SETTING_WHY])

@@ -18,8 +18,8 @@
 /* The number, below SETTINGS_MAX, of a setting of the section [vmrun]; -ENOENT.  Most settings are
  * options of the command line, too. */
 int setting_find(const char *name);
-/* For a key that is not a setting: what to write instead. */
-void setting_unknown(const char *key, const char *value, char why[SETTING_WHY]);
+/* For a key that is not a setting: what to write instead.  what: as in "unknown key". */
+void setting_unknown(const char *key, const char *value, const char *what, char why[SETTING_WHY]);
 int setting_set(struct options *o, int number, const char *value, char why[SETTING_WHY]);
 /* Its name; NULL: there is no setting of that number. */
 const char *setting_name(int number);

@@ -21,13 +21,12 @@ static char unit_of(const char *text, const char *word, const char *value)
 }
 
 void unknown_say(const char *key, const char *value, const char *const words[], size_t n,
-                 const char *where, char why[SETTING_WHY])
+                 const char *what, char why[SETTING_WHY])
 {
         const char *word = near_word(key, words, n);
         char unit = word ? unit_of(key, word, value) : 0;
 
-        size_t at = (size_t)snprintf(why, SETTING_WHY, "unknown key%s: %s", where,
-                                     word ? "" : "give ");
+        size_t at = (size_t)snprintf(why, SETTING_WHY, "%s: %s", what, word ? "" : "give ");
 
         if (unit)
                 snprintf(why + at, SETTING_WHY - at, "did you mean %s = %s%c?", word, value, unit);

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include "settings/settings.h"
 
-/* Why a key that is none of the words is refused; `where`: its place. */
+/* Why a key that is none of the words is refused; what: as in "unknown key". */
 void unknown_say(const char *key, const char *value, const char *const words[], size_t n,
-                 const char *where, char why[SETTING_WHY]);
+                 const char *what, char why[SETTING_WHY]);
 
 #endif

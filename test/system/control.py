@@ -319,7 +319,7 @@ def settings():
             ("prefetch=always", "prefetch=always: give none, readahead, trend, auto or pointers"),
             ("prefetch-window=65", "prefetch-window=65: give a whole number from 1 to 64"),
             ("prefetc=none", "did you mean prefetch?"),
-            ("colour=red", "colour: unknown key"),
+            ("colour=red", "colour: no such setting: give cache, "),
             ("cache=4M", "cannot be changed while the program runs, only at its start: with "
              "--cache"),
             ("stats=/tmp/x", "cannot be changed while the program runs"),
@@ -328,13 +328,14 @@ def settings():
             ("verbose", "give NAME=VALUE"), ("=1", "give NAME=VALUE"),
             ("x" * 5000, "")):
         ctl(p.pid, "set", setting, status=1, text=text)
-    ctl(p.pid, "get", "colour", status=1, text="unknown key")
+    ctl(p.pid, "get", "colour", status=1, text="no such setting")
+    ctl(p.pid, "get", "cahce", status=1, text="cahce: no such setting: did you mean cache?")
     check(ctl(p.pid, "get", "cache") == f"cache={4 << 20}\n", "the cache was changed")
     ctl(p.pid, "set", "verbose=yes")
     ctl(p.pid, "nodes", "add", "mem:4K")
     p.terminate()
     out, err = p.communicate(timeout=LIMIT)
-    check("vmrun: far tier 1: mem:4K" in err, f"verbose=yes: {err[-300:]}")
+    check("vmrun: node 1: mem:4K" in err, f"verbose=yes: {err[-300:]}")
     # An interval needs a report.
     where = os.environ["XDG_RUNTIME_DIR"] + "/report"
     p = start("cat", options=["--stats=" + where])
@@ -354,11 +355,11 @@ def mistakes():
             ((none.pid, "stats"), 1, f"runs process {none.pid}"),
             ((999999999, "stats"), 1, "vmctl list shows"),
             ((0, "stats"), 2, "number of a process"), (("lsit",), 2, "lsit: give list"),
-            ((), 2, "give list"), ((p.pid,), 2, "give stats, watch"),
+            ((), 2, "give list"), ((p.pid,), 2, "command is missing: give stats, watch"),
             ((p.pid, "status"), 2, "status: give stats"),
             ((p.pid, "stats", "now"), 2, "now: one argument too many"),
-            ((p.pid, "stats", "--json", "--flat"), 2, "this option"),
-            ((p.pid, "set", "--json", "far=on"), 2, "this option"),
+            ((p.pid, "stats", "--json", "--flat"), 2, "--json and --flat exclude"),
+            ((p.pid, "set", "--json", "far=on"), 2, "set: it does not have --json"),
             ((p.pid, "set"), 2, "argument is missing"),
             ((p.pid, "nodes", "remove", "x"), 2, "nodes remove"),
             ((p.pid, "nodes", "add"), 2, "argument is missing"),

@@ -287,7 +287,7 @@ static void good_lines(void **state)
         struct run r = VMRUN("-v", "--cache=1M", "ls");
         assert_int_equal(r.status, 0);
         assert_non_null(strstr(r.out, "verbose=1"));
-        assert_non_null(strstr(r.err, "vmrun: far tier 0: mem:"));
+        assert_non_null(strstr(r.err, "vmrun: node 0: mem:"));
         assert_non_null(strstr(r.err, "vmrun: settings: /tmp/vmrun-test."));
 }
 

@@ -7,8 +7,6 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#define EXIT_USAGE 2
-
 int list_print(bool json);              /* list.c */
 /* Shows what happens each second, until the process ends or the user stops it.  (watch.c) */
 int watch(pid_t pid, unsigned interval_ms, bool json);

@@ -1,104 +1,16 @@
 /*
  * vmctl: looks at a program that vmrun runs, and changes its settings.  See vmctl(1).
  */
-#ifdef HAVE_CONFIG_H
-#include "config.h"
-#endif
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "control/client/client.h"
+#include "control/client/order.h"
 #include "control/client/talk.h"
 #include "control/protocol.h"
-
-#ifndef PACKAGE_VERSION
-#define PACKAGE_VERSION "unknown"
-#endif
-
-static const char help_text[] =
-        "Usage: vmctl list [--json]\n"
-        "       vmctl PID stats [--json|--flat|--prom|--reset]\n"
-        "       vmctl PID watch [SECONDS] [--json]\n"
-        "       vmctl PID get [NAME] [--json]\n"
-        "       vmctl PID set NAME=VALUE...\n"
-        "       vmctl PID nodes [--json]\n"
-        "       vmctl PID nodes add URL\n"
-        "       vmctl PID scrub [--rate BYTES] [--json]\n"
-        "       vmctl PID scrub --status|--stop [--json]\n"
-        "Look at a program that vmrun runs, and change its settings.\n"
-        "\n"
-        "  list       the processes of this user that vmrun runs\n"
-        "  stats      the statistics of one, as vmrun --stats prints them; --reset: count from 0\n"
-        "  watch      what happens in it, each second or every SECONDS\n"
-        "  get, set   its settings; prefetch, prefetch-window, prefetch-history, far, verbose and\n"
-        "             stats-interval can be changed\n"
-        "  nodes      its memory nodes; add: one more\n"
-        "  scrub      read its far pages back, and compare them with their sums; wrong copies are\n"
-        "             made right where another copy is\n"
-        "\n"
-        "      --json     print JSON\n"
-        "      --flat     lines of a key and a value\n"
-        "      --prom     Prometheus's text format\n"
-        "      --reset    count from 0 from here on\n"
-        "      --rate     read so many bytes a second at most; 0: no limit\n"
-        "      --status   how far it has come; --stop: end it\n"
-        "      --version  print the version\n"
-        "      --help     print this text\n"
-        "\n"
-        "Exit status: 0; 1 if it failed, or pages are wrong; 2 if the command line is wrong.  See\n"
-        "vmctl(1).\n";
-
-static struct { bool json, flat, prom, reset, status, stop; const char *rate; } opt;
-
-static _Noreturn __attribute__((format(printf, 1, 2))) void usage(const char *fmt, ...)
-{
-        va_list ap;
-
-        fputs("vmctl: ", stderr);
-        va_start(ap, fmt);
-        vfprintf(stderr, fmt, ap);
-        va_end(ap);
-        fputs(": see vmctl --help\n", stderr);
-        exit(EXIT_USAGE);
-}
-
-/* Takes the options out of the words, and moves the other words together. */
-static int take_options(int argc, char **argv)
-{
-        const struct { const char *name; bool *flag; } flags[] = {
-                { "--json", &opt.json }, { "--flat", &opt.flat }, { "--prom", &opt.prom },
-                { "--reset", &opt.reset }, { "--status", &opt.status }, { "--stop", &opt.stop },
-        };
-        int n = 0;
-
-        for (int i = 1; i < argc; i++) {
-                size_t f = 0;
-                if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "--version") == 0) {
-                        fputs(argv[i][2] == 'h' ? help_text : "vmctl " PACKAGE_VERSION "\n",
-                              stdout);
-                        exit(fflush(stdout) == 0 ? 0 : 1);
-                }
-                while (f < sizeof(flags) / sizeof(flags[0]) &&
-                       strcmp(argv[i], flags[f].name) != 0)
-                        f++;
-                if (f < sizeof(flags) / sizeof(flags[0]))
-                        *flags[f].flag = true;
-                else if (strncmp(argv[i], "--rate=", 7) == 0)
-                        opt.rate = argv[i] + 7;
-                else if (strcmp(argv[i], "--rate") == 0 && argv[i + 1])
-                        opt.rate = argv[++i];
-                else if (argv[i][0] == '-')
-                        usage("%s: no such option", argv[i]);
-                else
-                        argv[n++] = argv[i];
-        }
-        argv[n] = NULL;
-        return n;
-}
 
 /* ---- requests ---- */
 
@@ -159,22 +71,22 @@ static int ask_one(pid_t pid, const char *request)
         return err ? fail(pid, err) : show(&a);
 }
 
-static int stats(pid_t pid)
+static int stats(const struct order *o)
 {
-        return ask_one(pid, opt.reset  ? "reset"
-                            : opt.json ? "stats json"
-                            : opt.flat ? "stats flat"
-                            : opt.prom ? "stats prom"
-                                       : "stats text");
+        return ask_one(o->pid, o->reset  ? "reset"
+                               : o->json ? "stats json"
+                               : o->flat ? "stats flat"
+                               : o->prom ? "stats prom"
+                                         : "stats text");
 }
 
-static int get(pid_t pid, const char *name)
+static int get(const struct order *o)
 {
         char request[REQUEST_MOST];
 
-        snprintf(request, sizeof(request), "get %s %s", opt.json ? "json" : "text",
-                 name ? name : "");
-        return ask_one(pid, request);
+        snprintf(request, sizeof(request), "get %s %s", o->json ? "json" : "text",
+                 *o->words ? *o->words : "");
+        return ask_one(o->pid, request);
 }
 
 static int set(pid_t pid, char **settings)
@@ -213,103 +125,54 @@ static int add(pid_t pid, const char *url)
         return status;
 }
 
-static int run_scrub(pid_t pid)
+static int run_scrub(const struct order *o)
 {
         int status;
 
-        if (opt.stop)
-                return ask_one(pid, opt.json ? "scrub json stop" : "scrub text stop");
-        if (opt.status)
-                return ask_one(pid, opt.json ? "scrub json" : "scrub text");
-        int err = scrub(pid, opt.rate, opt.json, &status);
-        return err ? fail(pid, err) : status;
+        if (o->stop)
+                return ask_one(o->pid, o->json ? "scrub json stop" : "scrub text stop");
+        if (o->status)
+                return ask_one(o->pid, o->json ? "scrub json" : "scrub text");
+        int err = scrub(o->pid, o->rate, o->json, &status);
+        return err ? fail(o->pid, err) : status;
 }
 
-/* ---- the command line ---- */
-
-static pid_t process(const char *text)
+static int run_watch(const struct order *o)
 {
-        size_t n = strspn(text, "0123456789");
+        int err = watch(o->pid, o->interval_ms, o->json);
 
-        if (!n || n > 9 || text[n] || !atoi(text))
-                usage("%s: give list, or the number of a process", text);
-        return atoi(text);
+        return err ? fail(o->pid, err) : 0;
 }
 
-static unsigned interval(const char *text)
+static int run(const struct order *o)
 {
-        char *end;
-        double seconds = strtod(text, &end);
-
-        if (!*text || *end || !(seconds >= 0.1 && seconds <= 3600))
-                usage("%s: give seconds from 0.1 to 3600", text);
-        return (unsigned)(seconds * 1000);
-}
-
-/* Most and least words behind the command; what its options are. */
-static void check(char **words, int n, int least, int most, bool options)
-{
-        if (n < least)
-                usage("%s: an argument is missing", words[0]);
-        if (n > most)
-                usage("%s: one argument too many", words[most + 1]);
-        if (!options)
-                usage("%s: it does not have this option", words[0]);
-}
-
-static int run(char **words, int n)
-{
-        bool of_scrub = opt.rate || opt.status || opt.stop;
-        bool only_json = !opt.flat && !opt.prom && !opt.reset && !of_scrub;
-
-        if (n > 0 && strcmp(words[0], "list") == 0) {
-                check(words, n - 1, 0, 0, only_json);
-                return list_print(opt.json);
+        switch (o->command) {
+        case CMD_LIST:
+                return list_print(o->json);
+        case CMD_STATS:
+                return stats(o);
+        case CMD_WATCH:
+                return run_watch(o);
+        case CMD_GET:
+                return get(o);
+        case CMD_SET:
+                return set(o->pid, o->words);
+        case CMD_NODES:
+                return ask_one(o->pid, o->json ? "nodes json" : "nodes text");
+        case CMD_NODES_ADD:
+                return add(o->pid, *o->words);
+        case CMD_SCRUB:
+                return run_scrub(o);
         }
-        if (n < 1)
-                usage("give list, or the number of a process");
-        pid_t pid = process(words[0]);
-        const char *command = words[1] ? words[1] : "";
-        words++, n -= 2;
-        if (strcmp(command, "stats") == 0) {
-                check(words, n, 0, 0,
-                      opt.json + opt.flat + opt.prom + opt.reset <= 1 && !of_scrub);
-                return stats(pid);
-        }
-        if (strcmp(command, "watch") == 0) {
-                check(words, n, 0, 1, only_json);
-                int err = watch(pid, words[1] ? interval(words[1]) : 1000, opt.json);
-                return err ? fail(pid, err) : 0;
-        }
-        if (strcmp(command, "get") == 0) {
-                check(words, n, 0, 1, only_json);
-                return get(pid, words[1]);
-        }
-        if (strcmp(command, "set") == 0) {
-                check(words, n, 1, INT_MAX - 1, only_json && !opt.json);
-                return set(pid, words + 1);
-        }
-        if (strcmp(command, "nodes") == 0 && n > 0) {
-                if (strcmp(words[1], "add") != 0)
-                        usage("nodes %s: give nodes, or nodes add URL", words[1]);
-                check(words + 1, n - 1, 1, 1, only_json && !opt.json);
-                return add(pid, words[2]);
-        }
-        if (strcmp(command, "nodes") == 0) {
-                check(words, n, 0, 0, only_json);
-                return ask_one(pid, opt.json ? "nodes json" : "nodes text");
-        }
-        if (strcmp(command, "scrub") == 0) {
-                check(words, n, 0, 0, !opt.flat && !opt.prom && !opt.reset &&
-                                      opt.status + opt.stop + !!opt.rate <= 1);
-                return run_scrub(pid);
-        }
-        usage("%s: give stats, watch, get, set, nodes or scrub", *command ? command : words[-1]);
+        return 1;
 }
 
 int main(int argc, char **argv)
 {
-        int n = take_options(argc, argv), status = run(argv, n);
+        struct order o;
+
+        order_parse(argc, argv, &o);
+        int status = run(&o);
 
         if (fflush(stdout) != 0 && errno != EPIPE) {
                 fprintf(stderr, "vmctl: cannot write to standard output: %s\n", strerror(errno));
