@@ -92,7 +92,7 @@ int vmg_peek(void *dst, const void *src, size_t len);
 
 /*
  * A guide is a function that runs when a thread waits for a page of a range.  It asks for the pages
- * that the thread will need next.  docs/guides.md shows how to write a guide.
+ * that the thread will need next.  vmguest(3) says how to write a guide.
  *
  * It runs on the thread that faults, on a stack of 16 KiB, while the page is on its way.  It may
  * read and write memory that vmg_guide() or vmg_pin() has pinned, and read other memory that is

@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include "base/host.h"
 
-#define LAB "or try it in the lab, which needs none: lab/lab -- build/vmrun PROGRAM"
+#define LAB "or, in vmrun's sources, try it on an emulated machine: lab/lab -- build/vmrun PROGRAM"
 
 /* --- memory, and other numbers in small files --- */
 
