@@ -18,7 +18,29 @@ unsigned place_list(char dir[PLACES][PATH_MAX])
         if (runtime && *runtime == '/' && strlen(runtime) < PATH_MAX - sizeof("/vmrun"))
                 sprintf(dir[n++], "%s/vmrun", runtime);
         strcpy(dir[n++], "/run/vmrun");
+        if (geteuid() != 0)
+                place_in_tmp(dir[n++], geteuid());
         return n;
+}
+
+void place_in_tmp(char dir[PATH_MAX], uid_t user)
+{
+        snprintf(dir, PATH_MAX, "/tmp/vmrun-%u", user);
+}
+
+int place_enter(const char *dir, uid_t user)
+{
+        struct stat st;
+        int fd = open(dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), err = 0;
+
+        if (fd < 0)
+                return -errno;
+        if (fstat(fd, &st) != 0 || fchdir(fd) != 0)
+                err = -errno;
+        else if (user && st.st_uid != user)
+                err = -ENOENT;
+        close(fd);
+        return err;
 }
 
 static int open_one(const char *path, char why[PLACE_WHY])
@@ -41,8 +63,12 @@ static int open_one(const char *path, char why[PLACE_WHY])
         }
         if (st.st_uid == geteuid() && !(st.st_mode & 077))
                 return fd;
-        snprintf(why, PLACE_WHY, "%.160s: it is not this user's alone: chmod 700, or remove it",
-                 path);
+        if (st.st_uid == geteuid())
+                snprintf(why, PLACE_WHY, "%.140s: others may enter it: chmod 700, or remove it",
+                         path);
+        else
+                snprintf(why, PLACE_WHY, "%.140s: it is another user's: set XDG_RUNTIME_DIR to a "
+                         "folder of your own, with mode 700", path);
         close(fd);
         return -EPERM;
 }

@@ -7,11 +7,18 @@
 
 #include <limits.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 /* The folders in which vmrun looks for a place, in this order: below XDG_RUNTIME_DIR, if that is
- * set; /run/vmrun.  Returns how many, at most PLACES. */
-#define PLACES 2
+ * set; /run/vmrun, which root alone can make; for other users place_in_tmp().  Returns how many, at
+ * most PLACES. */
+#define PLACES 3
 unsigned place_list(char dir[PLACES][PATH_MAX]);
+/* The folder of a user who has none below /run.  Nobody has to prepare it, and each user has one.
+ * As others may have made it, place_open() and place_enter() look whose it is. */
+void place_in_tmp(char dir[PATH_MAX], uid_t user);
+/* Makes it the working directory, if it is the user's; for root whosever it is.  0, or -errno. */
+int place_enter(const char *dir, uid_t user);
 
 /* Opens the first of these folders that is there, or can be made, for this user alone.  A
  * descriptor (O_PATH), or -errno with why. */

@@ -430,6 +430,44 @@ except (BrokenPipeError, ConnectionResetError):
         check(r.returncode and not r.stdout, "another user reads statistics")
 
 
+def second_user():
+    """A user without XDG_RUNTIME_DIR, on a host where root has /run/vmrun."""
+    if os.getuid() or not shutil.which("unshare") or not shutil.which("setpriv"):
+        print("needs root, unshare and setpriv, to become another user")
+        sys.exit(77)
+    user = 65534
+    become = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"]
+    if subprocess.run([*become, "sh", "-c", '[ -x "$1" ] && [ -x "$2" ]', "-", vmrun, vmctl],
+                      check=False).returncode:
+        print("another user may not enter the folder of the build")
+        sys.exit(77)
+    place = f"/tmp/vmrun-{user}"
+
+    def run(*words):
+        return subprocess.run(
+            ["unshare", "-m", "sh", "-c", "mount -t tmpfs tmpfs /run && mkdir -m 700 /run/vmrun && "
+             'mknod -m 666 /run/kvm c 10 232 && mount --bind /run/kvm /dev/kvm && exec "$@"', "-",
+             *become, "env", "-u", "XDG_RUNTIME_DIR", vmrun, *flags, "--no-follow", "-v", "--",
+             *words], capture_output=True, text=True, timeout=LIMIT, check=False, cwd="/")
+
+    r = run("sh", "-c", '"$1" list && "$1" $$ get cache && ls -ld "$2"', "-", vmctl, place)
+    if re.search("^(mount|unshare|mknod):", r.stderr, re.M):
+        print(r.stderr)
+        sys.exit(77)
+    check(r.returncode == 0 and re.search("^cache=[0-9]+$", r.stdout, re.M) and
+          re.search("^drwx------ ", r.stdout, re.M), r.stdout + r.stderr)
+    check(re.search("^ *[0-9]+ .* sh$", r.stdout, re.M), f"list: {r.stdout}")
+    check(os.listdir(place) == [], "a socket is left")
+    # Somebody else was there first: the program runs, and the message has a cure.
+    os.chown(place, 1, 1)
+    try:
+        r = run("true")
+        check(r.returncode == 0 and f"{place}: it is another user's: set XDG_RUNTIME_DIR" in
+              r.stderr, r.stderr)
+    finally:
+        os.rmdir(place)
+
+
 def families():
     p = start("bash", "-c", "read x; for i in 1 2 3; do (read y; true) & done; "
               "(exec sleep 1000) & sleep 1000 & wait", options=["--cache", "2M"])
@@ -687,7 +725,8 @@ def switched_off():
 try:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     {"list": listed, "stats": statistics, "watch": watched, "settings": settings,
-     "mistakes": mistakes, "strangers": strangers, "families": families, "peers": peers,
+     "mistakes": mistakes, "strangers": strangers, "second": second_user,
+     "families": families, "peers": peers,
      "nodes": nodes, "remote": remote_nodes, "far": switched_off}[case]()
 except AssertionError as e:
     print(e)

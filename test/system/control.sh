@@ -7,6 +7,7 @@ control() {
     control_case watch 'vmctl watch: lines, JSON, a screen; how it ends'
     control_case mistakes 'mistakes with vmctl, and programs without a socket'
     control_case strangers 'vmctl is not for other users'
+    control_case second 'a second user, without XDG_RUNTIME_DIR'
     control_case peers 'what else may connect to the control socket'
     control_case remote 'a remote node added while the program runs'
     control_case families 'vmctl with fork and execve'

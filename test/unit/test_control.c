@@ -181,17 +181,23 @@ static void json(void **state)
 
 static void folder(void **state)
 {
-        char dir[] = "/tmp/vmrun-test.XXXXXX", mine[64], why[PLACE_WHY], name[PLACE_NAME];
+        char dir[] = "/tmp/vmrun-test.XXXXXX", mine[64], in_tmp[PATH_MAX], why[PLACE_WHY];
+        char name[PLACE_NAME];
         char list[PLACES][PATH_MAX];
+        const unsigned is_user = geteuid() != 0;
         struct stat st;
 
         (void)state;
         assert_non_null(mkdtemp(dir));
         snprintf(mine, sizeof(mine), "%s/vmrun", dir);
         setenv("XDG_RUNTIME_DIR", dir, 1);
-        assert_int_equal(place_list(list), 2);
+        assert_int_equal(place_list(list), 2 + is_user);
         assert_string_equal(list[0], mine);
         assert_string_equal(list[1], "/run/vmrun");
+        place_in_tmp(in_tmp, geteuid());
+        assert_true(!is_user || strcmp(list[2], in_tmp) == 0);
+        place_in_tmp(in_tmp, 4294967294u);
+        assert_string_equal(in_tmp, "/tmp/vmrun-4294967294");
         /* It is made, and found again. */
         for (int turn = 0; turn < 2; turn++) {
                 int fd = place_open(why);
@@ -201,6 +207,9 @@ static void folder(void **state)
                 close(fd);
                 assert_int_equal(stat(mine, &st), 0);
         }
+        assert_int_equal(place_enter(mine, geteuid()), 0);
+        assert_int_equal(place_enter(mine, 4294967294u), -ENOENT);
+        assert_int_equal(place_enter("/nosuch", geteuid()), -ENOENT);
         /* Others may enter it, or it is a link: then it is not used. */
         assert_int_equal(chmod(mine, 0755), 0);
         int fd = place_open(why);
@@ -222,9 +231,9 @@ static void folder(void **state)
         assert_int_equal(unlink(mine), 0);
         assert_int_equal(rmdir(dir), 0);
         setenv("XDG_RUNTIME_DIR", "relative", 1);
-        assert_int_equal(place_list(list), 1);
+        assert_int_equal(place_list(list), 1 + is_user);
         unsetenv("XDG_RUNTIME_DIR");
-        assert_int_equal(place_list(list), 1);
+        assert_int_equal(place_list(list), 1 + is_user);
         assert_string_equal(place_name(name, 17, 0), "17");
         assert_string_equal(place_name(name, 17, 2), "17-2");
 }

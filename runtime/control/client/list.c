@@ -81,7 +81,8 @@ int list_print(bool json)
                 printf("[");
         for (unsigned i = 0, n = place_list(dir); i < n; i++) {
                 struct dirent **e;
-                int count = chdir(dir[i]) == 0 ? scandir(".", &e, is_socket, versionsort) : -1;
+                int count = place_enter(dir[i], geteuid()) == 0
+                                    ? scandir(".", &e, is_socket, versionsort) : -1;
                 for (int k = 0; k < count; k++) {
                         print_one(e[k]->d_name, json, &printed);
                         free(e[k]);

@@ -71,17 +71,20 @@ static int open_here(pid_t pid)
 
 int talk_open(pid_t pid)
 {
-        char dir[PLACES + 1][PATH_MAX], proc[32];
-        unsigned n = place_list(dir);
+        char dir[PLACES + 2][PATH_MAX], proc[32];
+        unsigned n = place_list(dir), own = n;
         struct stat st;
         int fd = -ESRCH;
 
         /* root finds the processes of others */
         snprintf(proc, sizeof(proc), "/proc/%d", pid);
-        if (geteuid() == 0 && stat(proc, &st) == 0)
+        if (geteuid() == 0 && stat(proc, &st) == 0) {
                 snprintf(dir[n++], PATH_MAX, "/run/user/%u/vmrun", st.st_uid);
+                place_in_tmp(dir[n++], st.st_uid);
+        }
         for (unsigned i = 0; i < n && fd < 0; i++) {
-                int err = chdir(dir[i]) == 0 ? open_here(pid) : -errno;
+                int err = place_enter(dir[i], i < own ? geteuid() : st.st_uid);
+                err = err ? err : open_here(pid);
                 if (err >= 0 || ((err == -EACCES || err == -ETIMEDOUT) && fd == -ESRCH))
                         fd = err;
         }
