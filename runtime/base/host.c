@@ -15,6 +15,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/cgroup.h"
 #include "base/host.h"
 
 #define LAB "or, in vmrun's sources, try it on an emulated machine: lab/lab -- build/vmrun PROGRAM"
@@ -46,32 +47,6 @@ bool host_number(const char *path, uint64_t *v)
         return true;
 }
 
-/* The tightest memory.max of this process's control groups (version 2), and how much is left below
- * it. */
-static void cgroup_memory(uint64_t *limit, uint64_t *left)
-{
-        char text[1024], path[1200];
-        uint64_t max, used;
-
-        *limit = *left = UINT64_MAX;
-        if (!host_line("/proc/self/cgroup", text, sizeof(text)) || strncmp(text, "0::/", 4) != 0)
-                return;
-        for (char *group = text + 3; group; ) {
-                snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", group);
-                if (host_number(path, &max)) {          /* "max" is no number */
-                        snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.current", group);
-                        if (!host_number(path, &used) || used > max)
-                                used = 0;
-                        *limit = max < *limit ? max : *limit;
-                        *left = max - used < *left ? max - used : *left;
-                }
-                char *slash = strrchr(group, '/');
-                if (!slash)
-                        break;
-                *slash = 0;                             /* "/a/b", "/a", "": the last is the root */
-        }
-}
-
 static uint64_t meminfo(const char *field)
 {
         char text[512];
@@ -91,16 +66,23 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 uint64_t host_memory_total(void)
 {
-        uint64_t limit, left;
-        cgroup_memory(&limit, &left);
-        return least(meminfo("MemTotal"), limit);
+        struct cgroup_memory m;
+        cgroup_memory("", &m);
+        return least(meminfo("MemTotal"), m.limit);
 }
 
 uint64_t host_memory_available(void)
 {
-        uint64_t limit, left;
-        cgroup_memory(&limit, &left);
-        return least(meminfo("MemAvailable"), left);
+        struct cgroup_memory m;
+        cgroup_memory("", &m);
+        return least(meminfo("MemAvailable"), m.left);
+}
+
+const char *host_memory_limit(void)
+{
+        static struct cgroup_memory m;
+        cgroup_memory("", &m);
+        return m.limit < meminfo("MemTotal") ? m.file : NULL;
 }
 
 static bool limited(int resource)

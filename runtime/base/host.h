@@ -10,9 +10,11 @@
 
 struct kvm_cpuid2;
 
-/* Bytes; the smaller of the machine's and the control group's.  0 if neither can be read. */
+/* Bytes; the smaller of the machine's and the control groups'.  0 if neither can be read. */
 uint64_t host_memory_total(void);
 uint64_t host_memory_available(void);
+/* The file with the control groups' limit, where that is below the machine's memory; else NULL. */
+const char *host_memory_limit(void);
 /* The number in a small file, as in sysfs; false if it cannot be read or is not a number. */
 bool host_number(const char *path, uint64_t *v);
 /* Its first line, without the newline; false if it cannot be read. */

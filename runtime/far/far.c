@@ -8,7 +8,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/host.h"
 #include "base/message.h"
+#include "common/size.h"
 #include "far/drain.h"
 #include "far/far.h"
 #include "far/grow.h"
@@ -191,6 +193,31 @@ static void check_replicas(void)
                "more with --node", text, opt.replicas, domains == 1 ? "is" : "are", domains);
 }
 
+/* Memory of this host that the cache and the nodes mem: take together. */
+static void check_memory(void)
+{
+        const uint64_t available = host_memory_available();
+        const char *limit = host_memory_limit();
+        uint64_t wanted = 0;
+        char a[32], b[32];
+
+        for (unsigned i = 0; i < opt.nnodes; i++)
+                if (strcmp(far_node_at(i)->driver->scheme, "mem") == 0)
+                        wanted += far_node_at(i)->pages * PAGE_SIZE;
+        if (!wanted || wanted + opt.cache <= available)
+                return;
+        size_text(wanted + opt.cache, a);
+        size_text(available, b);
+        if (limit)
+                warnx_("mem: is memory of this host, which counts against its control group, too: "
+                       "with the cache %s, of which %s is left (%s), and beyond it the kernel ends "
+                       "the program: name a smaller one, file:PATH or a remote node, or raise that "
+                       "limit", a, b, limit);
+        else
+                info_("mem: and the cache are %s of this host's memory, of which only %s is "
+                      "available now: it may run out", a, b);
+}
+
 /* Before the program runs: it may change its root, and its user. */
 static void read_keys(void)
 {
@@ -220,6 +247,8 @@ void far_init(uint64_t room)
                 far_node_add(n);
         }
         check_replicas();
+        if (!inherited.any)
+                check_memory();
         slabs_init(far_node_list(), far_nodes(), room);
         outage_on_loss(end_lost);
         moves_then(far_return);

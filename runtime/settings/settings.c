@@ -17,24 +17,51 @@
 /* 64 frames a vCPU: with fewer, a fault could need more frames than there are. */
 #define CACHE_MIN (64ull * PAGE_SIZE)
 
+/* "25%": of the host's memory, or of the control group's limit.  -ENOENT: no such value. */
+static int percent_parse(const char *text, uint64_t memory, uint64_t *bytes)
+{
+        const size_t digits = strspn(text, "0123456789");
+        unsigned long n = digits && digits <= 3 ? strtoul(text, NULL, 10) : 0;
+
+        if (strcmp(text + digits, "%") != 0)
+                return -ENOENT;
+        *bytes = memory / 100 * n + memory % 100 * n / 100;
+        return n >= 1 && n <= 100 ? 0 : -EDOM;
+}
+
+static void say_too_large(uint64_t memory, char why[SETTING_WHY])
+{
+        const char *limit = host_memory_limit();
+        char a[32], b[32];
+
+        size_text(memory, a);
+        size_text(host_memory_available(), b);
+        if (limit)
+                snprintf(why, SETTING_WHY, "larger than the %s that its control group may use "
+                         "(%.100s): give less, %s is free now, or raise that limit; what does not "
+                         "fit goes to the far tier (--node)", a, limit, b);
+        else
+                snprintf(why, SETTING_WHY, "larger than this host's memory of %s: give less, %s is "
+                         "available now; what does not fit goes to the far tier (--node)", a, b);
+}
+
 static int set_cache(struct options *o, const char *text, char why[SETTING_WHY])
 {
         uint64_t bytes, memory = host_memory_total();
-        char a[32], b[32];
 
-        int err = size_parse(text, &bytes);
+        int err = percent_parse(text, memory, &bytes);
+        if (err == -ENOENT)
+                err = size_parse(text, &bytes);
         if (err == -EINVAL)
-                snprintf(why, SETTING_WHY,
-                         "this is no size: give a whole number with K, M, G or T, as in 4G");
+                snprintf(why, SETTING_WHY, "this is no size: give a whole number with K, M, G or "
+                         "T, as in 4G, or a part of this host's memory, as in 25%%");
+        else if (err == -EDOM)
+                snprintf(why, SETTING_WHY, "give a whole number from 1%% to 100%%");
         else if (!err && bytes < CACHE_MIN)
                 snprintf(why, SETTING_WHY,
                          "too small, a program needs at least 64 pages here: give 256K or more");
         else if (err || (memory && bytes > memory))
-                snprintf(why, SETTING_WHY,
-                         "larger than this host's memory of %s: give less, %s is available now; "
-                         "what does not fit goes "
-                         "to the far tier (--node)",
-                         size_text(memory, a), size_text(host_memory_available(), b));
+                say_too_large(memory, why);
         else if (bytes / PAGE_SIZE > UINT32_MAX)
                 snprintf(why, SETTING_WHY, "more pages than vmrun can number: give less than 16T");
         else {

@@ -51,6 +51,40 @@ leases() {
         "${with[@]}" FS_TYPE=ef53 "${run[@]}"
 }
 
+# In a control group whose limit is 64M: what --cache may be, what it is by default, and mem:.
+control_group() {
+    local name='a control group with a limit of memory' LIMIT=$limit why='' group file
+    selected "$name" || return 0
+    if group=/sys/fs/cgroup/memory/vmrun-test.$$ file=$group/memory.limit_in_bytes
+        ! mkdir "$group" 2>/dev/null; then
+        group=/sys/fs/cgroup/vmrun-test.$$ file=$group/memory.max
+        mkdir "$group" 2>/dev/null
+    fi
+    if ! echo 64M 2>/dev/null >"$file"; then
+        [ ! -d "$group" ] || rmdir "$group"
+        skip "$name" 'no control group with a limit of memory can be made here'
+        return
+    fi
+    OUT=$WORK/guest.out ERR=$WORK/guest.err
+    # shellcheck disable=SC2016 # for the inner shell
+    local in_it=(sh -c 'echo $$ >"$1/cgroup.procs" && shift && exec "$@"' - "$group" "$vmrun")
+    run_limited "${in_it[@]}" --cache 1G true
+    grep -qF "larger than the 64M that its control group may use ($file): give less" "$ERR" ||
+        why='--cache 1G: the group is not named'
+    run_limited "${in_it[@]}" --cache 25% --stats="$WORK/stats" -- true
+    grep -q '^cache_bytes 16777216$' "$WORK/stats" || why='--cache 25% is not 16M'
+    run_limited "${in_it[@]}" --stats="$WORK/stats" -- true
+    [ "$(sed -n 's/^cache_bytes //p' "$WORK/stats")" -le 16777216 ] ||
+        why='the default cache is more than a quarter of the limit'
+    run_limited "${in_it[@]}" --cache 4M --node mem:16M -- true
+    { [ "$status" = 0 ] && [ ! -s "$ERR" ]; } || why='mem:16M does not run without a word'
+    run_limited "${in_it[@]}" --cache 4M --node mem:1G -- true
+    { [ "$status" = 0 ] && grep -F 'mem: is memory of this host' "$ERR" | grep -qF "($file)"; } ||
+        why='mem:1G: no warning'
+    rmdir "$group"
+    verdict "$name" "$why"
+}
+
 refusals() {
     local file bad=$build/test/system/bad
 
@@ -102,6 +136,9 @@ refusals() {
     refuse '--cache with a sign' 125 'cache' "$vmrun" --cache -1M true
     refuse '--cache that overflows' 125 'cache' "$vmrun" --cache 99999999999999999999G true
     refuse '--cache without a value' 125 'cache' "$vmrun" --cache
+    refuse '--cache in percent, too much' 125 '101%: give .* from 1% to 100%' \
+        "$vmrun" --cache 101% true
+    control_group
     refuse '--node of an unknown kind' 125 'bogus' "$vmrun" --node bogus://host true
     refuse '--node without a kind' 125 'node|host' "$vmrun" --node host true
     refuse '--node mem:0' 125 'mem:0' "$vmrun" --node mem:0 true

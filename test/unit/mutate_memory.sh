@@ -89,8 +89,8 @@ mutant mm/remap.c "a shared mapping that moves does not wait for its flush" \
 build_test() {
     compile "$unit/test_files.c" \
         $(part memory/arena.c memory/files.c memory/files_read.c memory/shm.c \
-            base/host.c base/map_unit.c base/message.c base/options.c base/privfd.c \
-            common/clock.c common/line.c common/message.c common/put.c vm/space.c)
+            base/cgroup.c base/host.c base/map_unit.c base/message.c base/options.c \
+            base/privfd.c common/clock.c common/line.c common/message.c common/put.c vm/space.c)
 }
 mutant memory/arena.c "a claim is not aligned" \
     '/^static int claim/,/^}/s/round_up\(e->start, w->unit\)/e->start/'

@@ -19,8 +19,10 @@
 #include "pager/lookahead.h"
 
 /* A host whose memory does not depend on the machine. */
+static const char *limit;
 uint64_t host_memory_total(void) { return 64ull << 30; }
 uint64_t host_memory_available(void) { return 48ull << 30; }
+const char *host_memory_limit(void) { return limit; }
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
@@ -175,6 +177,11 @@ static const struct { const char *line, *words; } settings[] = {
         { "cache = 1K", "cache = 1K: too small" },
         { "cache = 65G", "larger than this host's memory of 64G: give less, 48G is available now" },
         { "cache =", "this is no size" },
+        { "cache = %", "give a whole number from 1% to 100%" },
+        { "cache = 0%", "give a whole number from 1% to 100%" },
+        { "cache = 101%", "give a whole number from 1% to 100%" },
+        { "cache = 2.5%", "this is no size" },
+        { "cache = 25 %", "this is no size" },
         { "stats =", "the value is missing" },
         { "verbose = on", "verbose = on: give no or yes" },
         { "overcommit = 1", "give no or yes" },
@@ -275,6 +282,14 @@ static void bad_settings(void **state)
                         words[i], words[i]);
                 refused(text, 2, cure);
         }
+        limit = "/sys/fs/cgroup/a/memory.max";
+        refused("[vmrun]\ncache = 65G\n", 2, "larger than the 64G that its control group may use "
+                "(/sys/fs/cgroup/a/memory.max): give less, 48G is free now, or raise that limit");
+        limit = NULL;
+        accepted("[vmrun]\ncache = 25%\n");
+        assert_int_equal(o.cache, 16ull << 30);
+        accepted("[vmrun]\ncache = 100%\n");
+        assert_true(o.cache <= 64ull << 30 && o.cache > (64ull << 30) - 2 * 4096);
         accepted("[vmrun]\ncache = 2M ; local\nstats = /tmp/a#b\n");
         assert_string_equal(o.stats_file, "/tmp/a#b");
 }

@@ -31,6 +31,7 @@
 static int memory_error;
 uint64_t host_memory_total(void) { return 64ull << 30; }
 uint64_t host_memory_available(void) { return 48ull << 30; }
+const char *host_memory_limit(void) { return NULL; }
 bool host_number(const char *path, uint64_t *v) { (void)path, (void)v; return false; }
 void info_(const char *fmt, ...) { (void)fmt; }
 void die_(int status, const char *fmt, ...) { (void)fmt; _exit(status); }

@@ -25,7 +25,7 @@ static int mem_open(struct far_node *n, const char *rest, char why[FAR_WHY])
 {
         const uint64_t most = FAR_WINDOW_END - FAR_WINDOW;
         uint64_t bytes, available = host_memory_available();
-        char a[32], b[32];
+        char a[32];
 
         if (n->inherited) {
                 struct stat st;
@@ -61,9 +61,6 @@ static int mem_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                          *rest ? rest : "the available memory");
                 return -EINVAL;
         }
-        if (bytes > available && !n->inherited)
-                info_("%s: only %s of %s is available now: this host may run out of memory",
-                      n->option->origin, size_text(available, a), size_text(bytes, b));
 
         struct mem_node *m = malloc(sizeof(*m));
         int fd = !m             ? -ENOMEM
