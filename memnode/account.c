@@ -33,7 +33,7 @@ struct account {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* guarded by lock */
 static struct account *accounts;
-static unsigned naccounts;
+static struct account_totals past;      /* of those that were closed; how many there are now */
 
 struct account *account_open(const char *name, struct party *party)
 {
@@ -50,7 +50,7 @@ struct account *account_open(const char *name, struct party *party)
                 if (*c == '"')
                         *c = '?';
         pthread_mutex_lock(&lock);
-        naccounts++;
+        past.accounts++;
         a->next = accounts;
         accounts = a;
         pthread_mutex_unlock(&lock);
@@ -62,13 +62,32 @@ const char *account_party(const struct account *a)
         return a->party ? party_name(a->party) : "";
 }
 
+static void add_counts(struct account_totals *t, const struct account *a)
+{
+        t->reads += atomic_load_explicit(&a->reads, memory_order_relaxed);
+        t->writes += atomic_load_explicit(&a->writes, memory_order_relaxed);
+        t->read_bytes += atomic_load_explicit(&a->read_bytes, memory_order_relaxed);
+        t->written_bytes += atomic_load_explicit(&a->written_bytes, memory_order_relaxed);
+}
+
+struct account_totals account_totals(void)
+{
+        pthread_mutex_lock(&lock);
+        struct account_totals t = past;
+        for (const struct account *a = accounts; a; a = a->next)
+                add_counts(&t, a);
+        pthread_mutex_unlock(&lock);
+        return t;
+}
+
 void account_close(struct account *a)
 {
         pthread_mutex_lock(&lock);
         for (struct account **p = &accounts; *p; p = &(*p)->next) {
                 if (*p == a) {
                         *p = a->next;
-                        naccounts--;
+                        past.accounts--;
+                        add_counts(&past, a);
                         break;
                 }
         }
@@ -182,7 +201,7 @@ void account_print(FILE *to)
         char a[32], b[32], c[32];
 
         pthread_mutex_lock(&lock);
-        fprintf(to, "accounts %u, limit of each %s\n", naccounts,
+        fprintf(to, "accounts %u, limit of each %s\n", past.accounts,
                 limit_now() == UINT64_MAX ? "all" : size_text(limit_now(), a));
         for (struct account *i = accounts; i; i = i->next) {
                 fprintf(to, "account \"%s\": holds %s, %llu reads of %s, %llu writes of %s\n",

@@ -27,5 +27,8 @@ uint64_t account_limit(const struct account *a);
 void account_count(struct account *a, uint64_t reads, uint64_t writes, uint64_t read_bytes,
                    uint64_t written_bytes);
 void account_print(FILE *to);
+/* How many there are, and what clients read and wrote since the start. */
+struct account_totals { unsigned accounts; uint64_t reads, writes, read_bytes, written_bytes; };
+struct account_totals account_totals(void);
 
 #endif

@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,8 @@
 /* the last line to --drain: no client was left, and none loses a page */
 #define DRAINED "drained"
 
-static int64_t since;           /* ms, of now_ms(); 0: it has not begun */
+/* ms, of now_ms(); 0: it has not begun.  Relaxed: the thread of --stats reads it. */
+static _Atomic int64_t began;
 static int64_t next_word;
 
 static uint32_t limit_ms(void) { return __atomic_load_n(&opt.drain_ms, __ATOMIC_RELAXED); }
@@ -50,14 +52,16 @@ static unsigned waits(bool name_them)
         return n;
 }
 
-bool drain_began(void) { return since != 0; }
+static int64_t since(void) { return atomic_load_explicit(&began, memory_order_relaxed); }
+
+bool drain_began(void) { return since() != 0; }
 
 void drain_begin(void)
 {
-        if (since)
+        if (since())
                 return;
-        since = now_ms();
-        next_word = since + SAY_MS;
+        atomic_store_explicit(&began, now_ms(), memory_order_relaxed);
+        next_word = since() + SAY_MS;
         if (!limit_ms())
                 return;                 /* see drain_over() */
         for (unsigned i = 0; i < SERVERS; i++)
@@ -84,14 +88,14 @@ bool drain_over(void)
         unsigned left = waits(false);
 
         if (!left || !limit_ms()) {
-                info_("drained after %.1f s", (double)(now - since) / 1000);
+                info_("drained after %.1f s", (double)(now - since()) / 1000);
                 if (!left && !opt.resume)       /* else drain_kept() */
                         control_tell(DRAINED);
                 return true;
         }
-        if (now - since >= DRAIN_LOOK_MS)       /* RDMA has counted */
+        if (now - since() >= DRAIN_LOOK_MS)       /* RDMA has counted */
                 say_begun();
-        if (now - since >= limit_ms()) {
+        if (now - since() >= limit_ms()) {
                 waits(true);
                 say("draining: %u process%s of clients did not move away within the %u s of "
                     "--drain-timeout%s", left, left == 1 ? "" : "es", limit_ms() / 1000,
@@ -103,7 +107,7 @@ bool drain_over(void)
                 waits(true);
                 say("draining: %u process%s of clients %s still here after %.0f s", left,
                     left == 1 ? "" : "es", left == 1 ? "is" : "are",
-                    (double)(now - since) / 1000);
+                    (double)(now - since()) / 1000);
         }
         return false;
 }

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* Main thread only, like all of this. */
+/* Main thread only, like all of this, except drain_began(). */
 void drain_begin(void);
 bool drain_began(void);
 /* True: memnode waits for no client any more.  To be asked every DRAIN_LOOK_MS. */

@@ -25,6 +25,7 @@
 #include "resume_read.h"
 #include "resume_write.h"
 #include "server.h"
+#include "stats.h"
 
 #define STOP_MS 5000            /* the longest that a clean end may take */
 #define SLOW_MS 1000            /* a part of the end that takes as long is named */
@@ -204,6 +205,7 @@ static void take_leases_over(void)
                 err = resume_read(opt.resume, take_over, still_alive, &count, why, sizeof(why));
         if (err)
                 die_(1, "--resume %s: %s", opt.resume, why);
+        stats_resumed(count);
         if (count)
                 warnx_("--resume %s: %u lease%s of clients %s taken over", opt.resume, count,
                        count == 1 ? "" : "s", count == 1 ? "is" : "are");
@@ -377,6 +379,8 @@ int main(int argc, char **argv)
                 take_leases_over();
         if (limit_clients(&opt, why) != 0)
                 die_(1, "%s", why);
+        if (opt.stats && stats_open(opt.stats, why, sizeof(why)) != 0)
+                die_(1, "--stats %s: %s", opt.stats, why);
         if (opt.control) {
                 control = control_open(opt.control, why, sizeof(why));
                 if (control < 0)
@@ -385,6 +389,7 @@ int main(int argc, char **argv)
         open_listeners();
         begin();
         announce();
+        stats_begin(opt.stats_ms);
         serve(fd, control, argc, argv);
 
         /* A second signal ends memnode at once, unless leases are to be kept. */
@@ -406,6 +411,7 @@ int main(int argc, char **argv)
                 keep_leases(ended);
                 say_slow("writing the leases", at);
         }
+        stats_end();
         message_end();
         if (!ended)
                 _exit(0);               /* the memory goes with the threads that still use it */

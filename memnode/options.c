@@ -28,6 +28,7 @@ struct memnode_options opt;
 #define GRACE_DEFAULT 30000
 #define DRAIN_DEFAULT 25000             /* Kubernetes gives 30 s */
 #define SECONDS_MOST  86400
+#define STATS_DEFAULT 15000             /* as often as Prometheus asks, as a rule */
 
 static const char help_text[] =
         "Usage: memnode --size SIZE --listen URL [OPTION...]\n"
@@ -55,6 +56,9 @@ static const char help_text[] =
         "                            (default: 25)\n"
         "      --config FILE         read settings from FILE; the command line wins\n"
         "      --control PATH        a socket that gives the statistics to each client\n"
+        "      --stats FILE.prom     write figures for Prometheus to FILE.prom\n"
+        "      --stats-interval SECONDS\n"
+        "                            how often (default: 15)\n"
         "      --drain PATH          drain the memnode with that control socket, and wait until\n"
         "                            it has ended\n"
         "      --resume FILE         keep leases that programs still use in FILE at the end, and\n"
@@ -250,13 +254,14 @@ static int set_hugepages(struct memnode_options *o, const char *value, char why[
         return 0;
 }
 
-static int set_seconds(uint32_t *ms, const char *value, char why[WHY_MAX])
+static int set_seconds(uint32_t *ms, const char *value, unsigned least, char why[WHY_MAX])
 {
         char *end;
         errno = 0;
         unsigned long s = strtoul(value, &end, 10);
-        if (*value < '0' || *value > '9' || *end || errno || s > SECONDS_MOST) {
-                snprintf(why, WHY_MAX, "give a whole number of seconds, 0 to %d", SECONDS_MOST);
+        if (*value < '0' || *value > '9' || *end || errno || s < least || s > SECONDS_MOST) {
+                snprintf(why, WHY_MAX, "give a whole number of seconds, %u to %d", least,
+                         SECONDS_MOST);
                 return -EINVAL;
         }
         *ms = (uint32_t)s * 1000;
@@ -265,11 +270,11 @@ static int set_seconds(uint32_t *ms, const char *value, char why[WHY_MAX])
 
 static int set_grace(struct memnode_options *o, const char *value, char why[WHY_MAX])
 {
-        return set_seconds(&o->grace_ms, value, why);
+        return set_seconds(&o->grace_ms, value, 0, why);
 }
 static int set_drain_timeout(struct memnode_options *o, const char *value, char why[WHY_MAX])
 {
-        return set_seconds(&o->drain_ms, value, why);
+        return set_seconds(&o->drain_ms, value, 0, why);
 }
 
 /* Octal digits, as chmod takes them. */
@@ -289,6 +294,14 @@ static int set_socket_mode(struct memnode_options *o, const char *value, char wh
 static int set_control(struct memnode_options *o, const char *value, char why[WHY_MAX])
 {
         return set_string(&o->control, value, why);
+}
+static int set_stats(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        return set_string(&o->stats, value, why);
+}
+static int set_stats_interval(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        return set_seconds(&o->stats_ms, value, 1, why);
 }
 static int set_drain(struct memnode_options *o, const char *value, char why[WHY_MAX])
 {
@@ -326,6 +339,8 @@ static const struct setting settings[] = {
         { "grace",          set_grace,          .flag = false },
         { "drain-timeout",  set_drain_timeout,  .flag = false },
         { "control",        set_control,        .flag = false },
+        { "stats",          set_stats,          .flag = false },
+        { "stats-interval", set_stats_interval, .flag = false },
         { "drain",          set_drain,          .typed = true },
         { "resume",         set_resume,         .flag = false },
         { "socket-mode",    set_socket_mode,    .flag = false },
@@ -363,6 +378,7 @@ void options_free(struct memnode_options *o)
         free((char *)o->keys);
         free((char *)o->config);
         free((char *)o->control);
+        free((char *)o->stats);
         free((char *)o->drain);
         free((char *)o->resume);
         memset(o, 0, sizeof(*o));
@@ -456,6 +472,7 @@ static void defaults(struct memnode_options *o)
         memset(o, 0, sizeof(*o));
         o->grace_ms = GRACE_DEFAULT;
         o->drain_ms = DRAIN_DEFAULT;
+        o->stats_ms = STATS_DEFAULT;
         o->max_per_client = UINT64_MAX;
         o->socket_mode = -1;
 }

@@ -9,8 +9,15 @@
 #include <stdio.h>
 #include "memnode/resume.h"
 
-/* The main thread calls them. */
+/* What a server has now, and since the start. */
+struct server_figures {
+        unsigned connections, leases;
+        uint64_t abandoned;             /* leases (RDMA: clients) to which nobody came back */
+};
+
+/* The main thread calls them, and count any thread. */
 struct server {
+        const char *protocol;
         /* Before the listeners: takes over a lease that outlived its memnode (resume_read()). */
         int (*take_over)(struct resume_lease *l, char *why, size_t n);
         /* Listens at a URL of this server, and has threads for it from here on.  0, or -errno with
@@ -31,6 +38,7 @@ struct server {
         /* After stop() was true: adds to list what is still leased to members.  0 or -ENOMEM. */
         int (*kept)(struct resume_list *list);
         void (*print)(FILE *to);        /* statistics; NULL: it has none */
+        void (*count)(struct server_figures *f);
 };
 extern const struct server rdma_server; /* of rdma:// */
 extern const struct server nbd_server;  /* of nbd:// and nbd+unix:// */

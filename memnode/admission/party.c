@@ -250,3 +250,27 @@ uint64_t party_room(struct party *p, uint64_t left)
         pthread_mutex_unlock(&lock);
         return quota < room ? quota : room;
 }
+
+struct party_figures *party_all(unsigned *n)
+{
+        struct party_figures *all = NULL;
+        unsigned count = 0;
+
+        pthread_mutex_lock(&lock);
+        for (const struct party *p = parties; p; p = p->next)
+                count++;
+        if (count)
+                all = calloc(count, sizeof(*all));
+        *n = all ? count : 0;
+        for (const struct party *p = parties; p && all; p = p->next) {
+                const struct party_limits *l = limits_of(p);
+                const char *key = key_of(p);
+                struct party_figures *f = &all[--count];
+                *f = (struct party_figures){ .has_key = key, .connections = p->connections,
+                                             .leases = p->leases, .held = p->held,
+                                             .quota = l ? l->quota : UINT64_MAX };
+                snprintf(f->name, sizeof(f->name), "%s", key ? key : p->name);
+        }
+        pthread_mutex_unlock(&lock);
+        return all;
+}

@@ -59,4 +59,14 @@ void party_give(struct party *p, uint64_t bytes);
 /* The bytes that it might still take. */
 uint64_t party_room(struct party *p, uint64_t left);
 
+/* What a party has now. */
+struct party_figures {
+        char name[PARTY_NAME];          /* of a key without the word before it */
+        bool has_key;
+        unsigned connections, leases;
+        uint64_t held, quota;           /* bytes; UINT64_MAX: it has no quota */
+};
+/* Those of all: an array that the caller frees, and in *n how many; NULL: none, or no memory. */
+struct party_figures *party_all(unsigned *n);
+
 #endif

@@ -94,13 +94,24 @@ void refused(enum refusal cause, const char *origin, const char *who, const char
                        (unsigned long long)elsewhere);
 }
 
+const char *const refusal_names[REFUSALS] = {
+        [REFUSED_KEY] = "key",           [REFUSED_SLOW] = "slow",
+        [REFUSED_CROWD] = "crowd",       [REFUSED_LIMIT] = "limit",
+        [REFUSED_PROTOCOL] = "protocol", [REFUSED_REQUEST] = "request",
+};
+
+void refusals_count(uint64_t to[REFUSALS])
+{
+        pthread_mutex_lock(&lock);
+        memcpy(to, counts, sizeof(counts));
+        pthread_mutex_unlock(&lock);
+}
+
 void refusals_print(FILE *to)
 {
         uint64_t c[REFUSALS];
 
-        pthread_mutex_lock(&lock);
-        memcpy(c, counts, sizeof(c));
-        pthread_mutex_unlock(&lock);
+        refusals_count(c);
         fprintf(to, "refused: %llu without a valid key, %llu too slow, %llu too many at once, %llu "
                     "above a limit, %llu not the protocol, %llu requests\n",
                 (unsigned long long)c[REFUSED_KEY], (unsigned long long)c[REFUSED_SLOW],

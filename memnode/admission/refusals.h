@@ -5,6 +5,7 @@
 #ifndef MEMNODE_REFUSALS_H
 #define MEMNODE_REFUSALS_H
 
+#include <stdint.h>
 #include <stdio.h>
 
 enum refusal {
@@ -23,5 +24,8 @@ void refused(enum refusal cause, const char *origin, const char *who, const char
         __attribute__((format(printf, 4, 5)));
 /* For the statistics: a line. */
 void refusals_print(FILE *to);
+/* How many there were, by cause. */
+void refusals_count(uint64_t counts[REFUSALS]);
+extern const char *const refusal_names[REFUSALS];
 
 #endif

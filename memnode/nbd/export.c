@@ -36,6 +36,7 @@ pthread_mutex_t nbd_leases_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by it: */
 struct lease *nbd_leases;
 static bool opened, closing, draining;
+static uint64_t abandoned;              /* leases that ended after their grace time */
 static pthread_t sweeper;
 static pthread_cond_t made = PTHREAD_COND_INITIALIZER;  /* some lease is no longer being made */
 /* leases or closing changed, for the sweeper */
@@ -316,6 +317,18 @@ void nbd_export_drain(void)
         pthread_mutex_unlock(&nbd_leases_lock);
 }
 
+unsigned nbd_export_leases(uint64_t *gone)
+{
+        unsigned n = 0;
+
+        pthread_mutex_lock(&nbd_leases_lock);
+        for (const struct lease *l = nbd_leases; l; l = l->next)
+                n++;
+        *gone = abandoned;
+        pthread_mutex_unlock(&nbd_leases_lock);
+        return n;
+}
+
 unsigned nbd_export_just_gone(void)
 {
         unsigned n = 0;
@@ -437,6 +450,7 @@ static void *sweep(void *arg)
                         /* Out of the list it cannot be found, so it may be zeroed without the
                          * lock. */
                         unlink_lease(l);
+                        abandoned++;
                         pthread_mutex_unlock(&nbd_leases_lock);
                         info_("NBD lease %.*s... is over: no client has used it for the grace time",
                               LEASE_MARK, l->hex);

@@ -52,6 +52,8 @@ const char *nbd_export_listed(unsigned i);
 bool nbd_export_has_status(const struct nbd_export *e);
 /* No lease is made from here on. */
 void nbd_export_drain(void);
+/* How many leases there are, and how many were abandoned since the start. */
+unsigned nbd_export_leases(uint64_t *abandoned);
 /* How many leases with members' pages lost their last user during the last DRAIN_GONE_MS. */
 unsigned nbd_export_just_gone(void);
 

@@ -137,6 +137,14 @@ uint32_t nbd_fence_cut(struct nbd_export *e, const char **text)
         return NBD_REP_ERR_POLICY;
 }
 
+unsigned nbd_fence_count(void)
+{
+        pthread_mutex_lock(&lock);
+        unsigned n = nconnections;
+        pthread_mutex_unlock(&lock);
+        return n;
+}
+
 unsigned nbd_fence_wait(unsigned ms)
 {
         const struct timespec until = deadline_in_ms(ms);

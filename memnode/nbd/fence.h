@@ -30,6 +30,7 @@ void nbd_fence_leave(struct nbd_fenced *c, bool goodbye);
 /* After nbd_export_look() cut members of this lease: ends their connections, and detaches it. */
 uint32_t nbd_fence_cut(struct nbd_export *e, const char **text);
 bool nbd_fence_is_cut(const struct nbd_fenced *c);
+unsigned nbd_fence_count(void);         /* of connections */
 /* Waits up to ms for all connections to end; how many are left. */
 unsigned nbd_fence_wait(unsigned ms);
 /* Members of leases with pages that have neither moved nor said that they cannot; say: is called

@@ -28,6 +28,7 @@
 #include "common/stale.h"
 #include "memnode.h"
 #include "nbd/export.h"
+#include "nbd/fence.h"
 #include "nbd/greet.h"
 #include "nbd/kept.h"
 #include "nbd/proto.h"
@@ -275,7 +276,14 @@ static bool stop(unsigned timeout_ms)
         return nbd_end_connections(timeout_ms);
 }
 
+static void count(struct server_figures *f)
+{
+        f->connections = nbd_fence_count();
+        f->leases = nbd_export_leases(&f->abandoned);
+}
+
 const struct server nbd_server = {
+        .protocol = "nbd",
         .take_over = nbd_take_over,
         .listen = listen_at,
         .begin = begin,
@@ -283,4 +291,5 @@ const struct server nbd_server = {
         .waits = nbd_waits,
         .stop = stop,
         .kept = nbd_kept,
+        .count = count,
 };

@@ -302,6 +302,7 @@ void client_tick(uint64_t now)
                 if (cl->controls || cl->coming || now - cl->gone_at < grace)
                         continue;
                 warnx_("%s has been gone for %u s: its memory is free", cl->name, grace / 1000);
+                atomic_fetch_add_explicit(&rdma_counts.abandoned, 1, memory_order_relaxed);
                 client_end(cl);
         }
         count_clients();

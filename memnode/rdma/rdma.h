@@ -112,7 +112,7 @@ extern bool rdma_ending;                /* no new clients */
 extern bool rdma_draining;              /* nor leases: clients are asked to move away */
 
 /* For the statistics, which another thread reads: relaxed, no order is needed. */
-struct rdma_counts { atomic_uint clients, gone, control, data, leases, refused, waits; };
+struct rdma_counts { atomic_uint clients, gone, control, data, leases, refused, waits, abandoned; };
 extern struct rdma_counts rdma_counts;
 
 #endif

@@ -397,7 +397,20 @@ static void print(FILE *to)
                 rdma_counts.data, rdma_counts.refused);
 }
 
+static unsigned now(const atomic_uint *count)
+{
+        return atomic_load_explicit(count, memory_order_relaxed);
+}
+
+static void count(struct server_figures *f)
+{
+        f->connections = now(&rdma_counts.control) + now(&rdma_counts.data);
+        f->leases = now(&rdma_counts.leases);
+        f->abandoned = now(&rdma_counts.abandoned);
+}
+
 const struct server rdma_server = {
+        .protocol = "rdma",
         .take_over = rdma_take_over,
         .listen = listen_at,
         .begin = begin,
@@ -406,4 +419,5 @@ const struct server rdma_server = {
         .stop = stop,
         .kept = rdma_kept,
         .print = print,
+        .count = count,
 };

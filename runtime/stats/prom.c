@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "common/prom.h"
 #include "stats/formats.h"
 #include "stats/model.h"
 
@@ -18,15 +19,6 @@
 #define LAST_BOUND  ((36 - HIST_SUB + 1) << HIST_SUB)
 
 struct prom { const struct stats *s; FILE *f; uint64_t pid, execs; };
-
-static void print_escaped(FILE *f, const char *text)
-{
-        for (; *text; text++) {         /* has no newline (stats_text) */
-                if (*text == '"' || *text == '\\')
-                        putc('\\', f);
-                putc(*text, f);
-        }
-}
 
 /* The name of a metric or label: a character that it may not have becomes an underscore. */
 static void print_name(FILE *f, const char *name, size_t n)
@@ -41,7 +33,7 @@ static void print_labels(const struct prom *p, const char *label, const char *va
         fprintf(p->f, "{pid=\"%" PRIu64 "\",exec=\"%" PRIu64 "\"", p->pid, p->execs);
         if (label && *value) {
                 fprintf(p->f, ",%s=\"", label);
-                print_escaped(p->f, value);
+                prom_escaped(p->f, value);
                 putc('"', p->f);
         }
 }
@@ -159,7 +151,7 @@ static void print_texts(const struct prom *p, const struct stats_item *of)
                 putc(',', p->f);
                 print_name(p->f, last, strlen(last));
                 fprintf(p->f, "=\"");
-                print_escaped(p->f, i->text);
+                prom_escaped(p->f, i->text);
                 putc('"', p->f);
         }
         fprintf(p->f, "} 1\n");

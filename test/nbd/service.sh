@@ -140,6 +140,12 @@ listen?" '[memnode]\nlistn = nbd://[::1]\n'
         '# disks\n[export]\n# of 1M\nsize = 1M\n'
     written_badly "a section that is unknown" "bad:1: [exprot a]: there is no such section" \
         '[exprot a]\n\nsize = 1M\n'
+    refused "figures in a file that no exporter reads" "end in .prom" --listen "$here" \
+        --stats "$WORK/figures"
+    refused "figures in a folder that is missing" "make its folder first" --listen "$here" \
+        --stats "$WORK/none/x.prom"
+    refused "no time between figures" "whole number of seconds, 1 to" --listen "$here" \
+        --stats-interval 0
     refused "a mode that is none" "not the mode of a socket" --listen "$here" --socket-mode rw
     refused "a file of keys that is empty" "it has no key: make one" --listen "$here" \
         --keys /dev/null
@@ -321,6 +327,7 @@ service_tests() {
         --listen nbd://127.0.0.1:0
     check_alone "a standard error that no process reads stops nothing" \
         python3 "$here/deaf.py" "$WORK/deaf.sock" "$memnode"
+    check_alone "--stats: figures for Prometheus" python3 "$here/figures.py" "$WORK" "$memnode"
     check_alone "descriptors that are used up while clients wait" \
         python3 "$here/crowd.py" "$WORK" "$memnode"
     other_users

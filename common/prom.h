@@ -1,0 +1,12 @@
+/*
+ * Prometheus's text format.
+ */
+#ifndef COMMON_PROM_H
+#define COMMON_PROM_H
+
+#include <stdio.h>
+
+/* Prints the value of a label, without its quotes.  The text has no newline. */
+void prom_escaped(FILE *f, const char *text);
+
+#endif
