@@ -176,6 +176,38 @@ static void report_huge_pages(void)
                 fact("", "reserved: none (vmrun does not need them)");
 }
 
+/* Settings of the host with which all works, but slower. */
+static const struct {
+        const char *name, *file;
+        const char *const costly[3];    /* values that cost; NULL ends them */
+        const char *meaning;
+} tunables[] = {
+        { "nx huge pages", "/sys/module/kvm/parameters/nx_huge_pages", { "Y" },
+          "KVM splits huge pages with code, so faults and TLB misses cost more: if you trust what "
+          "your virtual machines run, echo off > /sys/module/kvm/parameters/nx_huge_pages" },
+        { "l1d flush", "/sys/module/kvm_intel/parameters/vmentry_l1d_flush", { "always", "cond" },
+          "KVM flushes a cache of the CPU on its way into the guest, so exits cost more: if you "
+          "trust what your virtual machines run, echo never > "
+          "/sys/module/kvm_intel/parameters/vmentry_l1d_flush" },
+        { "numa balancing", "/proc/sys/kernel/numa_balancing", { "1", "3" },
+          "the kernel unmaps pages of the cache again and again to see who uses them, which costs "
+          "a fault each: sysctl kernel.numa_balancing=0, or bind vmrun to one node (numactl)" },
+};
+
+static void report_tunables(void)
+{
+        char line[64];
+
+        for (size_t i = 0; i < sizeof(tunables) / sizeof(tunables[0]); i++) {
+                if (!host_line(tunables[i].file, line, sizeof(line)))
+                        continue;
+                fact(tunables[i].name, "%s", line);
+                for (const char *const *c = tunables[i].costly; *c; c++)
+                        if (strcmp(*c, line) == 0)
+                                meaning(tunables[i].meaning);
+        }
+}
+
 static void report_limits(void)
 {
         struct rlimit r;
@@ -229,6 +261,7 @@ int check_report(void)
         int err = report_kvm();
         report_memory();
         report_huge_pages();
+        report_tunables();
         report_limits();
         report_rdma();
         int nodes = report_nodes();

@@ -198,6 +198,7 @@ os.execv(sys.argv[1], ["vmrun", "--states", str(p)])' "$vmrun"
     bad_settings
     bad_nodes
     check_nodes
+    check_host
 
     no_kvm
 
@@ -451,6 +452,40 @@ check_nodes() {
         --config "$conf"
     settings wrong '[node a]\n'
     refuse '--check of a bad file' 125 'wrong\.conf:1: \[node a\]' "$vmrun" --check --config "$conf"
+}
+
+# Settings of the host that cost: each with its cure, and nothing of those that do not.  Files of
+# another host lie over its own.
+check_host() {
+    local name='--check of settings of the host that cost' LIMIT=$limit why='' cost said
+    selected "$name" || return 0
+    OUT=$WORK/guest.out ERR=$WORK/guest.err
+    # shellcheck disable=SC2016 # for the inner shell
+    local other=(unshare -rm sh -ec 'mkdir -p "$1/numa" && mount -t tmpfs none /sys/module
+        mkdir -p /sys/module/kvm/parameters /sys/module/kvm_intel/parameters
+        echo "$2" >/sys/module/kvm/parameters/nx_huge_pages
+        echo "$3" >/sys/module/kvm_intel/parameters/vmentry_l1d_flush
+        echo "$4" >"$1/numa/balancing"
+        mount --bind "$1/numa/balancing" /proc/sys/kernel/numa_balancing
+        mount -t tmpfs none /sys/kernel/mm
+        mkdir /sys/kernel/mm/transparent_hugepage
+        echo "$5" >/sys/kernel/mm/transparent_hugepage/shmem_enabled
+        exec "$6" --check' - "$WORK")
+    run_limited "${other[@]}" Y cond 1 'always [never] deny' "$vmrun"
+    if grep -q '^\(unshare\|mount\): ' "$ERR"; then
+        skip "$name" 'no files can be laid over those of the host here'
+        return
+    fi
+    for cost in 'nx huge pages +Y~ +[^~]*echo off > [^~]*nx_huge_pages' \
+        'l1d flush +cond~ +[^~]*echo never > [^~]*vmentry_l1d_flush' \
+        'numa balancing +1~ +[^~]*sysctl kernel.numa_balancing=0' \
+        ' of shared memory: always \[never\] deny~ +[^~]*echo advise > [^~]*shmem_enabled'; do
+        tr '\n' '~' <"$OUT" | grep -qE "$cost" || why="does not say: $cost"
+    done
+    run_limited "${other[@]}" N never 0 '[advise] never deny' "$vmrun"
+    said=$(grep -cE 'echo (off|never|advise)|numa_balancing=' "$OUT")
+    [ "$said" = 0 ] || why="$said cures of what costs nothing"
+    verdict "$name" "$why"
 }
 
 # The message tells which group has /dev/kvm, if there is one.
