@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/json.h"
 #include "common/size.h"
+#include "common/wrap.h"
 #include "control/nodes.h"
 #include "far/drain.h"
 #include "far/grow.h"
@@ -29,11 +30,11 @@ static const struct stats_item *item(const struct stats *s, unsigned i, const ch
 }
 
 /* Of memory tiers only a single one's pages are counted. */
-static const char *count_text(const struct stats *s, unsigned i, const char *what, char to[32])
+static const char *bytes_text(const struct stats *s, unsigned i, const char *what, char to[32])
 {
         const struct stats_item *c = item(s, i, what);
 
-        return c ? stats_number_text(c->v, to) : "-";
+        return c ? size_text(c->v, to) : "-";
 }
 
 static const char *latency_text(const struct stats *s, unsigned i, const char *what, char to[80])
@@ -82,31 +83,41 @@ static bool is_gone(const struct far_node *n)
                atomic_load_explicit(&n->is_drained, memory_order_relaxed);
 }
 
-/* How many pages the node lacks, if it may still get them. */
+/* How much the node lacks, if it may still get it. */
 static const char *lacking_text(const struct far_node *n, const struct counts *of, char to[32])
 {
         return is_gone(n) || n->driver->kind != SLAB_REMOTE
-                       ? "-" : stats_number_text(of->lacking[n->index], to);
+                       ? "-" : size_text(of->lacking[n->index] * PAGE_SIZE, to);
 }
 
+#define SCREEN 100
+#define NAME   20
+
+/* A state other than "works" stands below the node. */
 static void print_text(const struct stats *s, const struct counts *of, FILE *f)
 {
-        char a[80], b[80], c[2 * FAR_WHY];
+        char a[80], b[80], state[2 * FAR_WHY], line[2 * FAR_WHY + 8];
 
-        fprintf(f, "%3s %9s %9s %9s %11s %11s %11s  %-18s %-18s %-24s %s\n", "", "holds", "leased",
-                "used", "lacks", "read", "written", "read p50, p99", "write p50, p99", "node",
-                "state");
+        fprintf(f, "%2s %-*s%7s%7s%7s%7s%7s%8s %-16s %s\n", "", NAME, "node", "holds", "leased",
+                "used", "lacks", "read", "written", "read p50, p99", "write p50, p99");
         for (unsigned i = 0; i < far_nodes(); i++) {
                 const struct far_node *n = far_node_at(i);
-                fprintf(f, "%3u %9s", i, size_text(n->pages * PAGE_SIZE, a));
-                fprintf(f, " %9s", size_text(leased_of(n) * PAGE_SIZE, a));
-                fprintf(f, " %9s", size_text(of->used[i] * PAGE_SIZE, a));
-                fprintf(f, " %11s", lacking_text(n, of, a));
-                fprintf(f, " %11s", count_text(s, i, "read", a));
-                fprintf(f, " %11s", count_text(s, i, "written", a));
-                fprintf(f, "  %-18s %-18s", latency_text(s, i, "read_ns", a),
+                bool long_name = strlen(n->option->name) > NAME;
+                fprintf(f, "%2u %-*.*s%s", i, long_name ? 0 : NAME, long_name ? NAME - 3 : NAME,
+                        n->option->name, long_name ? "..." : "");
+                fprintf(f, "%7s", size_text(n->pages * PAGE_SIZE, a));
+                fprintf(f, "%7s", size_text(leased_of(n) * PAGE_SIZE, a));
+                fprintf(f, "%7s", size_text(of->used[i] * PAGE_SIZE, a));
+                fprintf(f, "%7s", lacking_text(n, of, a));
+                fprintf(f, "%7s", bytes_text(s, i, "read_bytes", a));
+                fprintf(f, "%8s", bytes_text(s, i, "written_bytes", a));
+                fprintf(f, " %-16s %s\n", latency_text(s, i, "read_ns", a),
                         latency_text(s, i, "write_ns", b));
-                fprintf(f, " %-24s %s\n", n->option->name, state_of(n, c));
+                if (strcmp(state_of(n, state), "works") == 0)
+                        continue;
+                snprintf(line, sizeof(line), "%s\n", state);
+                fputs("   ", f);
+                wrap_print(f, line, SCREEN - 3);
         }
 }
 

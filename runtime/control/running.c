@@ -11,6 +11,7 @@
 #include "base/message.h"
 #include "base/options.h"
 #include "common/json.h"
+#include "common/size.h"
 #include "control/running.h"
 #include "settings/settings.h"
 #include "stats/interval.h"
@@ -111,13 +112,28 @@ static int find(const char *name, const char *value, char why[CTL_WHY])
         return n;
 }
 
+/* For people: with its unit, and "4M" where that is exact. */
+static void print_value(int n, const char *text, FILE *f)
+{
+        const char *unit = setting_unit(n);
+        uint64_t bytes, again;
+        char size[32];
+
+        if (unit && strcmp(unit, "bytes") == 0 && size_parse(text, &bytes) == 0 &&
+            size_parse(size_text(bytes, size), &again) == 0 && again == bytes)
+                fprintf(f, "%s\n", size);
+        else
+                fprintf(f, "%s%s%s\n", text, unit ? " " : "", unit ? unit : "");
+}
+
 static void print(int n, enum form form, const char *before, FILE *f)
 {
         char text[SETTING_TEXT];
         bool number = setting_show(&opt, n, text);
 
         if (form != FORM_JSON) {
-                fprintf(f, "%s%s=%s\n", before, setting_name(n), text);
+                fprintf(f, "%s%s=", before, setting_name(n));
+                print_value(n, text, f);
                 return;
         }
         fputs(before, f);

@@ -386,28 +386,29 @@ static const struct {
         const char *name;
         int (*set)(struct options *o, const char *text, char why[SETTING_WHY]);
         bool (*show)(const struct options *o, char text[SETTING_TEXT]);
+        const char *unit;
 } settings[] = {
-        { "cache", set_cache, show_cache },
-        { "stats", set_stats, show_stats },
-        { "stats-interval", set_stats_interval, show_stats_interval },
-        { "profile", set_profile, show_profile },
-        { "verbose", set_verbose, show_verbose },
-        { "overcommit", set_overcommit, show_overcommit },
-        { "follow", set_follow, show_follow },
-        { "verify", set_verify, show_verify },
-        { "prefetch", set_prefetch, show_prefetch },
-        { "prefetch-window", set_prefetch_window, show_prefetch_window },
-        { "prefetch-history", set_prefetch_history, show_prefetch_history },
-        { "far", set_far, show_far },
-        { "control", set_control, show_control },
-        { "placement", set_placement, show_placement },
-        { "replicas", set_replicas, show_replicas },
-        { "replicas-required", set_replicas_required, show_replicas_required },
-        { "rebuild-rate", set_rebuild_rate, show_rebuild_rate },
-        { "timeout", set_timeout, show_timeout },
-        { "connect-timeout", set_connect_timeout, show_connect_timeout },
-        { "io", set_io, show_io },
-        { "direct", set_direct, show_direct },
+        { "cache", set_cache, show_cache, "bytes" },
+        { "stats", set_stats, show_stats, NULL },
+        { "stats-interval", set_stats_interval, show_stats_interval, "seconds" },
+        { "profile", set_profile, show_profile, NULL },
+        { "verbose", set_verbose, show_verbose, NULL },
+        { "overcommit", set_overcommit, show_overcommit, NULL },
+        { "follow", set_follow, show_follow, NULL },
+        { "verify", set_verify, show_verify, NULL },
+        { "prefetch", set_prefetch, show_prefetch, NULL },
+        { "prefetch-window", set_prefetch_window, show_prefetch_window, "pages" },
+        { "prefetch-history", set_prefetch_history, show_prefetch_history, "faults" },
+        { "far", set_far, show_far, NULL },
+        { "control", set_control, show_control, NULL },
+        { "placement", set_placement, show_placement, NULL },
+        { "replicas", set_replicas, show_replicas, NULL },
+        { "replicas-required", set_replicas_required, show_replicas_required, NULL },
+        { "rebuild-rate", set_rebuild_rate, show_rebuild_rate, "bytes a second" },
+        { "timeout", set_timeout, show_timeout, "seconds" },
+        { "connect-timeout", set_connect_timeout, show_connect_timeout, "seconds" },
+        { "io", set_io, show_io, NULL },
+        { "direct", set_direct, show_direct, NULL },
 };
 _Static_assert(sizeof(settings) / sizeof(settings[0]) <= SETTINGS_MAX, "raise SETTINGS_MAX");
 
@@ -439,6 +440,8 @@ const char *setting_name(int number)
         return (size_t)number < sizeof(settings) / sizeof(settings[0]) ? settings[number].name
                                                                        : NULL;
 }
+
+const char *setting_unit(int number) { return settings[number].unit; }
 
 bool setting_show(const struct options *o, int number, char text[SETTING_TEXT])
 {

@@ -25,6 +25,8 @@ int setting_set(struct options *o, int number, const char *value, char why[SETTI
 const char *setting_name(int number);
 /* Its value, as text that would set it.  True: the text is a number. */
 bool setting_show(const struct options *o, int number, char text[SETTING_TEXT]);
+/* What its number counts, "bytes" or "seconds", for people; NULL: nothing has to be said. */
+const char *setting_unit(int number);
 /* Fills in the defaults; the cache is chosen later. */
 void settings_default(struct options *o);
 /* The default size of the cache in bytes: a quarter of the memory that is available now. */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/size.h"
+#include "common/wrap.h"
 #include "stats/formats.h"
 #include "stats/model.h"
 #include "stats/verdict.h"
@@ -95,29 +96,6 @@ static const char *text_of(const struct stats *s, const char *key)
         return i && i->text ? i->text : "unknown";
 }
 
-/* Ends lines at blanks, so that they fit the screen; a line that goes on is indented.  Of a word
- * that is longer, such as a path, the end is shown. */
-static void print_wrapped(FILE *f, const char *text)
-{
-        const size_t most = SCREEN - 4;
-        size_t column = 0;
-
-        while (*text) {
-                size_t n = strcspn(text, " \n"), cut = n > most ? n - (most - 3) : 0;
-                if (column && column + 1 + (cut ? most : n) > SCREEN)
-                        column = (size_t)fprintf(f, "\n    ") - 1;
-                else if (column)
-                        column += (size_t)fprintf(f, " ");
-                column += (size_t)fprintf(f, "%s%.*s", cut ? "..." : "", (int)(n - cut), text + cut);
-                text += n;
-                if (*text == '\n') {
-                        putc('\n', f);
-                        column = 0;
-                }
-                text += *text != 0;
-        }
-}
-
 static __attribute__((format(printf, 2, 3))) void print_line(FILE *f, const char *fmt, ...)
 {
         char *text;
@@ -128,7 +106,7 @@ static __attribute__((format(printf, 2, 3))) void print_line(FILE *f, const char
         va_end(ap);
         if (n < 0)
                 return;
-        print_wrapped(f, text);
+        wrap_print(f, text, SCREEN);
         free(text);
 }
 
@@ -145,7 +123,7 @@ static void print_head(const struct stats *s, FILE *f)
                 return;
         stats_print_verdict(s, v);
         if (fclose(v) == 0)
-                print_wrapped(f, verdict);
+                wrap_print(f, verdict, SCREEN);
         free(verdict);
 }
 

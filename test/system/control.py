@@ -72,6 +72,11 @@ def ctl(*words, status=0, text=None, **more):
     return r.stdout
 
 
+def fits(screen, columns):
+    for line in screen.splitlines():
+        check(len(line) <= columns, f"more than {columns} columns: {line!r}")
+
+
 def interrupted(lines, *words):
     """The first lines that vmctl prints; then Ctrl-C is pressed."""
     p = subprocess.Popen([vmctl, *map(str, words)], stdout=subprocess.PIPE,
@@ -330,7 +335,8 @@ def settings():
         ctl(p.pid, "set", setting, status=1, text=text)
     ctl(p.pid, "get", "colour", status=1, text="no such setting")
     ctl(p.pid, "get", "cahce", status=1, text="cahce: no such setting: did you mean cache?")
-    check(ctl(p.pid, "get", "cache") == f"cache={4 << 20}\n", "the cache was changed")
+    check(ctl(p.pid, "get", "cache") == "cache=4M\n", "the cache was changed")
+    check("\ntimeout=10 seconds\n" in ctl(p.pid, "get"), "no unit")
     ctl(p.pid, "set", "verbose=yes")
     ctl(p.pid, "nodes", "add", "mem:4K")
     p.terminate()
@@ -623,7 +629,7 @@ def nodes():
     check(number(q.pid, "far_used_bytes") >= 4096 * (rows[0]["used"] + rows[1]["used"]) * 9 // 10,
           "the sum of what is used")
     table = ctl(q.pid, "nodes").splitlines()
-    check(len(table) == 3 and table[0].split()[0] == "holds" and "mem:64M" in table[2], table)
+    check(len(table) == 3 and table[0].split()[0] == "node" and "mem:64M" in table[2], table)
     # Children have the node, too; but no client can add a node for all of them.
     child = q.do("child")
     until(lambda: os.path.exists(f"{folder}/{child}"), "no socket of the child")
@@ -687,6 +693,15 @@ def remote_nodes():
     q.do(f"exec {build}/examples/randmem --size 24M --accesses 5000")
     out, err = q.end()
     check(" 0 errors" in out, out + err)
+    # The state of a node that does not just work stands below it.
+    first, drains, second = memnode(), started[-1], memnode()
+    q = Puppet("--cache", "2M", "--node", first, "--node", second, flags=())
+    q.do("grow 8")
+    drains.terminate()
+    until(lambda: re.search(r"^ 0 nbd.*\n   (draining|drained)\n", ctl(q.pid, "nodes"), re.M),
+          "it does not drain")
+    fits(ctl(q.pid, "nodes"), 100)
+    q.end()
 
 
 def switched_off():
