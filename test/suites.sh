@@ -187,6 +187,7 @@ suites() {
         "$([ $runs_here = no ] || echo build/vmrun)" build/examples/scan $strangers
     suite 'the driver of NBD nodes' 80w - patient make_check build/test/nbd
     if is_full; then
+        suite 'far memory on a Ceph' 120 - tap test/cluster/ceph build
         suite 'mutants of kern and runtime' 2400 - test/unit/mutate.sh
         suite 'mutants of the process tree' 1200 - test/unit/mutate_tree.sh
         suite 'mutants of the lives in the tree' 1200 - test/unit/mutate_life.sh
@@ -278,6 +279,8 @@ in_the_lab() {
         lab_suite -- test/system/entry-fuzz $fuzz build/vmrun
     suite 'memnode over RDMA, in the lab' 120 'in_source test/rdma/run' \
         patient lab_suite --rdma -- test/rdma/run "${one[@]}" --attack $strangers build
+    ! is_full || suite 'a disk that the kernel lends over RDMA, in the lab' 90 - \
+        lab_suite --rdma -- test/cluster/nvmet build
     ! is_full || suite 'packets over RDMA, recorded in the lab' 60 - tap test/rdma/recorded build
     suite 'the driver of RDMA nodes, in the lab' 110w 'in_source test/rdma/driver.c' \
         patient tap lab_suite -- test/rdma/driver.sh build ${case:+"$case"}
