@@ -178,6 +178,7 @@ suites() {
     suite 'order of folders' 5 - test/layers/run build
     suite 'mutants still apply' 10 - test/unit/mutants_apply
     suite 'installation' 30 - test/install/run build
+    suite 'completion of command lines' 5w - test/install/completion build
     suite 'the queue of suites' 10 - test/queue/run
     suite 'the report of measurements' 5 - test/bench/run
     suite 'fuzzers' 120 - test/fuzz/run $fuzz
