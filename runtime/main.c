@@ -57,6 +57,7 @@
 
 static struct vm vm;
 static struct thread first;
+static struct image_config config;
 static struct image image;
 static struct limits_kept limits;       /* the program's first limits, without `before` */
 
@@ -83,6 +84,7 @@ static uint64_t mmap_min(void)
 
 /* The handover of the program before execve; NULL: this is the first program. */
 static const struct handover *before;
+static const struct limits_kept *first_limits(void) { return before ? &before->limits : &limits; }
 
 /* An I/O thread beside the program pays only where it has a CPU of its own.  After far_init(). */
 static void choose_io(void)
@@ -102,13 +104,13 @@ static void fill_control(uint64_t far_pages)
         c->one_cpu = own_cpus_are_one();
         running_apply();
         c->far_pages = far_pages;
-        limits_adopt(before ? &before->limits : &limits);
-        c->mmap_top = mmap_top(c->rlimit_stack);
-        c->mmap_min = mmap_min();
+        limits_adopt(first_limits());
+        c->mmap_top = config.mmap_top;
+        c->mmap_min = config.mmap_min;
         c->service_asleep = 1;          /* its thread is made when the doorbell first rings */
 }
 
-static int find_program(const struct image_config *c)
+static int find_program(void)
 {
         char path[4096];
         struct why why;
@@ -116,27 +118,27 @@ static int find_program(const struct image_config *c)
 
         if (err)
                 die_(image_exit_status(err), "%s%s", why.text, options_hint());
-        return image_open(&image, path, opt.argv, environ, c);
+        return image_open(&image, path, opt.argv, environ, &config);
 }
 
 /* A program that passed all checks in the vmrun before execve. */
-static int take_program(const struct image_config *c)
+static int take_program(void)
 {
         struct program p = { .fd = before->program, .file = before->path, .argv = opt.argv };
 
         if (fstat(p.fd, &p.st) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s: cannot be examined: %s", p.file, strerror(errno));
-        return image_take(&image, before->path, &p, environ, c);
+        return image_take(&image, before->path, &p, environ, &config);
 }
 
 /* The program's file, its arguments and environment: everything that can be refused before a VM
  * exists. */
 static void open_program(void)
 {
-        struct image_config c;
+        uint64_t stack = limits_stack(first_limits());
 
-        image_config_init(&c, CONTROL);
-        int err = before ? take_program(&c) : find_program(&c);
+        image_config_init(&config, mmap_top(stack), mmap_min(), stack);
+        int err = before ? take_program() : find_program();
         if (err)
                 die_(image_exit_status(err), "%s%s", image.why.text, options_hint());
         if (image.set_id && !before)
@@ -222,9 +224,10 @@ int main(int argc, char **argv)
                 stats_init();
                 profile_init();
         }
+        far_name();
+        open_program();
         register_statistics();
         make_vm();
-        open_program();
         replay_start(image.exe, image.brk);
         if (vcpu_start_first(&vm, &first, why, sizeof(why)) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);

@@ -181,16 +181,22 @@ static void check_replicas(void)
         unsigned domains = placement_domains(far_node_list(), far_nodes());
         char text[64];
 
-        if (domains >= opt.replicas || (!domains && !opt.replicas_required))
+        if (domains >= opt.replicas || (opt.replicas == 1 && !opt.replicas_required))
                 return;
-        snprintf(text, sizeof(text), "%u remote node%s", domains, domains == 1 ? "" : "s");
+        if (domains)
+                snprintf(text, sizeof(text), "%u remote node%s, of different domains,", domains,
+                         domains == 1 ? "" : "s");
+        else
+                strcpy(text, "no remote node");
         if (opt.replicas_required)
                 die_(EXIT_VMRUN_FAILED,
                      "replicas: %s for %u copies of a page are too few: name more with --node, of "
                      "different domains, or leave out --replicas-required",
                      text, opt.replicas);
-        warnx_("replicas: %s, of different domains, for %u copies of a page: so there %s %u: name "
-               "more with --node", text, opt.replicas, domains == 1 ? "is" : "are", domains);
+        if (!inherited.any)             /* else the program before has said so */
+                warnx_("replicas: %s for %u copies of a page: so there %s "
+                       "%u: name more with --node", text, opt.replicas,
+                       domains > 1 ? "are" : "is", domains ? domains : 1);
 }
 
 /* Memory of this host that the cache and the nodes mem: take together. */
@@ -228,16 +234,32 @@ static void read_keys(void)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", opt.nodes[i].origin, why);
 }
 
+static struct far_node *named[NODES_MAX];      /* from far_name() to far_init() */
+
+void far_name(void)
+{
+        unsigned count;
+        const struct node_option *o = wanted(&count);
+        char why[FAR_WHY];
+
+        for (unsigned i = 0; i < count; i++) {
+                named[i] = far_node_name(&o[i], why);
+                if (!named[i])
+                        die_(EXIT_VMRUN_FAILED, "%s: %s", o[i].origin, why);
+        }
+        read_keys();
+}
+
 void far_init(uint64_t room)
 {
         unsigned count;
         const struct node_option *o = wanted(&count);
         char why[FAR_WHY], text[FAR_WHY];
 
-        read_keys();
         for (unsigned i = 0; i < count; i++) {
                 const struct far_kept_node *kept = inherited_node(i);
-                struct far_node *n = far_node_open(&o[i], kept, kept ? 0 : FAR_FIRST_MEMBER, why);
+                struct far_node *n = far_node_begin(named[i], kept, kept ? 0 : FAR_FIRST_MEMBER,
+                                                    why);
                 if (!n)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", o[i].origin, why);
                 if (kept && kept->drained) {

@@ -14,9 +14,12 @@ struct stats;
 
 /* --- opening and closing --- */
 
-/* Opens all nodes of opt, or the default one; ends vmrun with a sentence if one cannot be opened.
- * room: bytes of guest-physical space for nodes that are plain memory; they are cut to it with a
- * notice.  Touches no VM, so it may run before the VM exists. */
+/* Reads what opt says of its nodes, or of the default one, and their keys; ends vmrun with a
+ * sentence if that names no node.  Opens none. */
+void far_name(void);
+/* Opens them, after far_name(); ends vmrun with a sentence if one cannot be opened.  room: bytes of
+ * guest-physical space for nodes that are plain memory; they are cut to it with a notice.  Touches
+ * no VM, so it may run before the VM exists. */
 void far_init(uint64_t room);
 /* vmrun --check: tries each node of opt, all open together as for a program; prints a line a node.
  * 0, or the last error. */

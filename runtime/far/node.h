@@ -205,8 +205,10 @@ struct far_range { uint64_t first, last; };
 struct far_driver {
         const char *scheme;             /* "mem" for mem:... */
         enum slab_kind kind;
-        /* rest: the URL behind the scheme and its colon.  Sets pages and data.  A remote node is
-         * connected here, within opt.connect_timeout. */
+        /* Could o, with `rest` behind its scheme and the colon, name a node?  Looks at the words
+         * alone, and comes before open(). */
+        int (*check)(const struct node_option *o, const char *rest, char why[FAR_WHY]);
+        /* Sets pages and data.  A remote node is connected here, within opt.connect_timeout. */
         int (*open)(struct far_node *n, const char *rest, char why[FAR_WHY]);
         /* Leases one more slab of `pages` pages (at most 1 << SLAB_SHIFT, and within n->pages),
          * which begins at page `first` of the node.  SLAB_MEMORY: fills s.  SLAB_REMOTE: may fill

@@ -144,8 +144,7 @@ static void unload(void *module)
                 dlclose(module);
 }
 
-struct far_node *far_node_open(const struct node_option *o, const struct far_kept_node *before,
-                               uint64_t member, char why[FAR_WHY])
+struct far_node *far_node_name(const struct node_option *o, char why[FAR_WHY])
 {
         const char *colon = strchr(o->url, ':');
         size_t n = colon ? (size_t)(colon - o->url) : 0;
@@ -161,15 +160,15 @@ struct far_node *far_node_open(const struct node_option *o, const struct far_kep
         const struct far_driver *d = find_driver(scheme, &module, why);
         if (!d)
                 return NULL;
-        if (d->own_thread && opt.io == IO_INLINE) {
+        bool stuck = d->own_thread && opt.io == IO_INLINE;
+        if (stuck)
                 snprintf(why, FAR_WHY, "its pages are moved by a thread of vmrun's own: leave out "
                          "--io inline, or give --io thread");
-                unload(module);
-                return NULL;
-        }
-        struct far_node *node = calloc(1, sizeof(*node));
-        if (!node) {
+        bool good = !stuck && d->check(o, colon + 1, why) == 0;
+        struct far_node *node = good ? calloc(1, sizeof(*node)) : NULL;
+        if (good && !node)
                 snprintf(why, FAR_WHY, "out of memory: free some on this host");
+        if (!node) {
                 unload(module);
                 return NULL;
         }
@@ -177,12 +176,20 @@ struct far_node *far_node_open(const struct node_option *o, const struct far_kep
         node->module = module;
         node->option = o;
         node->url = o->url;
+        return node;
+}
+
+struct far_node *far_node_begin(struct far_node *node, const struct far_kept_node *before,
+                                uint64_t member, char why[FAR_WHY])
+{
+        const struct far_driver *d = node->driver;
+
         node->inherited = before;
         node->member = member;
         node->up = true;
-        if (d->open(node, colon + 1, why) != 0) {
+        if (d->open(node, strchr(node->url, ':') + 1, why) != 0) {
+                unload(node->module);
                 free(node);
-                unload(module);
                 return NULL;
         }
         node->hands_back = opt.replicas > 1 && d->kind == SLAB_REMOTE;
@@ -192,6 +199,14 @@ struct far_node *far_node_open(const struct node_option *o, const struct far_kep
                 return node;
         far_node_close(node);
         return NULL;
+}
+
+struct far_node *far_node_open(const struct node_option *o, const struct far_kept_node *before,
+                               uint64_t member, char why[FAR_WHY])
+{
+        struct far_node *node = far_node_name(o, why);
+
+        return node ? far_node_begin(node, before, member, why) : NULL;
 }
 
 void far_node_close(struct far_node *n)

@@ -10,10 +10,16 @@
 extern const struct node_option far_default_node;
 /* The option of a node that returns, which lives as long as it; NULL: no memory. */
 const struct node_option *far_returned_option(const struct far_node *was);
-/* Opens one node; NULL with why.  o must outlive the node, and so must `before`, which the program
- * before execve kept for it, or NULL.  member: of struct far_node; FAR_FIRST_MEMBER: this process
- * is the first of its tree; 0: not known until it has joined one. */
+/* The node that o names, as far as its words tell: nothing is opened but its driver.  NULL with
+ * why.  o must outlive the node. */
+struct far_node *far_node_name(const struct node_option *o, char why[FAR_WHY]);
+/* Opens such a node; NULL with why, and the node is gone.  before: what the program before execve
+ * kept for it, which must outlive the node, or NULL.  member: of struct far_node;
+ * FAR_FIRST_MEMBER: this process is the first of its tree; 0: not known until it has joined one. */
 #define FAR_FIRST_MEMBER 1
+struct far_node *far_node_begin(struct far_node *n, const struct far_kept_node *before,
+                                uint64_t member, char why[FAR_WHY]);
+/* Both. */
 struct far_node *far_node_open(const struct node_option *o, const struct far_kept_node *before,
                                uint64_t member, char why[FAR_WHY]);
 void far_node_close(struct far_node *n);

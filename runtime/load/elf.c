@@ -69,13 +69,15 @@ static int refuse_machine(const Elf64_Ehdr *eh, struct elf_info *out)
         unsigned machine = big ? __builtin_bswap16(eh->e_machine) : eh->e_machine;
 
         if (eh->e_ident[EI_CLASS] == ELFCLASS32)
-                return refuse(out, -ENOEXEC, "32-bit (%s): vmrun runs 64-bit x86-64 programs only",
+                return refuse(out, -ENOEXEC,
+                              "32-bit (%s): vmrun runs 64-bit x86-64 programs: build it as one",
                               machine_name(machine));
         if (machine == EM_X86_64)
                 return refuse(out, -ENOEXEC, "byte order %u is not x86-64's (little endian)",
                               eh->e_ident[EI_DATA]);
-        return refuse(out, -ENOEXEC, "for machine %u (%s); this host runs x86-64", machine,
-                      machine_name(machine));
+        return refuse(out, -ENOEXEC,
+                      "for machine %u (%s); this host runs x86-64: build it for that",
+                      machine, machine_name(machine));
 }
 
 static int check_type(unsigned type, struct elf_info *out)

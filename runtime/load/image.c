@@ -30,12 +30,13 @@
 
 #define STACK_ROOM      0x20000         /* mapped below the arguments, as Linux does */
 
-void image_config_init(struct image_config *c, const struct control *control)
+void image_config_init(struct image_config *c, uint64_t mmap_top, uint64_t mmap_min,
+                       uint64_t rlimit_stack)
 {
         *c = (struct image_config){
-                .mmap_top = control->mmap_top,
-                .mmap_min = control->mmap_min,
-                .rlimit_stack = control->rlimit_stack,
+                .mmap_top = mmap_top,
+                .mmap_min = mmap_min,
+                .rlimit_stack = rlimit_stack,
                 .hwcap = auxv_value(AT_HWCAP),
                 .hwcap2 = auxv_value(AT_HWCAP2) & HWCAP2_FSGSBASE,
                 .minsigstksz = auxv_value(AT_MINSIGSTKSZ),
@@ -406,8 +407,8 @@ int image_open(struct image *im, const char *path, char *const argv[], char *con
 
         init(im);
         if (strlen(path) >= PATH_MAX)
-                return refuse(&im->why, -ENAMETOOLONG, "%.64s...: path longer than %d bytes", path,
-                              PATH_MAX - 1);
+                return refuse(&im->why, -ENAMETOOLONG, "%.64s...: path longer than %d bytes: "
+                              "give a shorter one", path, PATH_MAX - 1);
         int err = program_open(&p, &at, path, argv, &im->why);
         return err ? err : image_take(im, path, &p, envp, c);
 }

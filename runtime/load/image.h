@@ -32,9 +32,10 @@ struct image_config {
         uint64_t hwcap2;                /* AT_HWCAP2: bit 1: rdfsbase and the like may be used */
         uint64_t minsigstksz;           /* AT_MINSIGSTKSZ; 0: leave it out */
 };
-/* Fills c from struct control and from what Linux tells vmrun itself about this CPU.  The caller
- * may change the fields afterwards. */
-void image_config_init(struct image_config *c, const struct control *control);
+/* Fills the rest of c from what Linux tells vmrun itself about this CPU.  The caller may change the
+ * fields afterwards. */
+void image_config_init(struct image_config *c, uint64_t mmap_top, uint64_t mmap_min,
+                       uint64_t rlimit_stack);
 
 struct image {
         /* Kept after the load, for /proc/self and the like. */

@@ -54,7 +54,8 @@ int program_find(char out[PATH_MAX], const char *name, const char *path, struct 
                 return refuse(why, -ENOENT, "the name of the program is empty");
         if (strchr(name, '/')) {
                 if (strlen(name) >= PATH_MAX)
-                        return refuse(why, -ENAMETOOLONG, "%.64s...: path longer than %d bytes",
+                        return refuse(why, -ENAMETOOLONG,
+                                      "%.64s...: path longer than %d bytes: give a shorter one",
                                       name, PATH_MAX - 1);
                 strcpy(out, name);
                 return 0;
@@ -87,6 +88,25 @@ int program_find(char out[PATH_MAX], const char *name, const char *path, struct 
 }
 
 /* ---- Opening ---- */
+
+/* What helps against an error in looking a path up. */
+static const char *cure_of(int err)
+{
+        switch (err) {
+        case -ENOENT:
+                return ": check the path";
+        case -ENOTDIR:
+                return ": a part of its path is a file: check the path";
+        case -EACCES:
+                return ": a folder on its path may not be searched: chmod +x it";
+        case -ELOOP:
+                return ": symbolic links on its path lead back to themselves: mend them";
+        case -ENAMETOOLONG:
+                return ": give it a shorter path";
+        default:
+                return "";
+        }
+}
 
 /* Opens for reading; the file exists and may be executed.  O_NONBLOCK: in case it has become a FIFO
  * since. */
@@ -150,18 +170,18 @@ static int open_checked(const struct program_place *at, const char *who, struct 
                         struct why *why)
 {
         if (fstatat(at->dirfd, at->path, st, at->flags))
-                return refuse(why, -errno, "%s: %s", who, strerror(errno));
+                return refuse(why, -errno, "%s: %s%s", who, strerror(errno), cure_of(-errno));
         if (S_ISLNK(st->st_mode))
                 return refuse(why, -ELOOP, "%s: is a symbolic link, which was not to be followed",
                               who);
         if (!S_ISREG(st->st_mode))
                 return refuse(why, -EACCES, "%s: %s", who,
                               S_ISDIR(st->st_mode) ? "is a directory: name a program in it"
-                                                    : "not a regular file");
+                                                    : "not a regular file: name a program");
         if (faccessat(at->dirfd, at->path, X_OK, AT_EACCESS | at->flags)) {
                 int err = -errno;
                 if (err != -EACCES)
-                        return refuse(why, err, "%s: %s", who, strerror(-err));
+                        return refuse(why, err, "%s: %s%s", who, strerror(-err), cure_of(err));
                 return refuse(why, err,
                               "%s: not executable for this user (chmod +x it), or on a file system "
                               "mounted noexec",
@@ -179,7 +199,8 @@ static int open_checked(const struct program_place *at, const char *who, struct 
         }
         if (fstat(fd, st) || !S_ISREG(st->st_mode)) {
                 close(fd);
-                return refuse(why, -EACCES, "%s: was replaced while it was opened", who);
+                return refuse(why, -EACCES, "%s: was replaced while it was opened: start it again",
+                              who);
         }
         if (open_for_writing(fd)) {
                 close(fd);
@@ -288,7 +309,7 @@ static int follow(struct program *p, char line[SCRIPT_LINE], struct why *why)
         if (split_line(line, &name, &arg))
                 return refuse(why, -ENOEXEC,
                               "%s: no interpreter in its #! line, or one that does not end within "
-                              "%d bytes",
+                              "%d bytes: name one, as in #!/bin/sh",
                               p->file, SCRIPT_LINE);
         /* the script's path replaces argv[0], as in Linux */
         p->argv[0] = (char *)p->file;
@@ -332,7 +353,8 @@ int program_open(struct program *p, const struct program_place *at, const char *
                 }
                 if (depth == SCRIPTS_MAX) {
                         err = refuse(why, -ELOOP,
-                                     "%s: more than %d scripts whose interpreters are scripts",
+                                     "%s: more than %d scripts whose interpreters are scripts: "
+                                     "name a program in the last one's #! line",
                                      path, SCRIPTS_MAX);
                         break;
                 }

@@ -333,7 +333,7 @@ static long check(struct exec_room *r, const struct program_place *at, enum way 
 
         *program = -1;
         *way = UNDER_VMRUN;
-        image_config_init(&c, CONTROL);
+        image_config_init(&c, CONTROL->mmap_top, CONTROL->mmap_min, CONTROL->rlimit_stack);
         long err = program_open(&r->program, at, name_of(r, name), r->argv, &r->image.why);
         if (err == -EACCES && only_unreadable(at))
                 *way = NATIVE_IF_KNOWN;

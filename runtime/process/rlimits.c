@@ -103,6 +103,15 @@ void limits_begin(struct limits_kept *k)
         }
 }
 
+uint64_t limits_stack(const struct limits_kept *k)
+{
+        int i = 0;
+
+        while (kept_limits[i] != RLIMIT_STACK)
+                i++;
+        return k->memory[i].soft;
+}
+
 void limits_keep(struct limits_kept *k)
 {
         k->nofile[0] = privfd_nofile_soft();

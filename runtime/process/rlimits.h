@@ -22,6 +22,8 @@ struct limits_kept {
 /* Before vmrun maps memory: fills k with the limits on memory that the program begins with, and
  * raises the host's soft limits of address space and data to the hard ones, for vmrun itself. */
 void limits_begin(struct limits_kept *k);
+/* The soft limit of the stack in k. */
+uint64_t limits_stack(const struct limits_kept *k);
 /* limits_keep() fills k for the next program; limits_adopt() applies it there, once CONTROL is
  * filled in. */
 void limits_keep(struct limits_kept *k);

@@ -97,6 +97,9 @@ struct given {
         unsigned nnodes;
         const char *config;
         bool no_config;
+        /* The last option and its value, if that is a word of its own: of `--profile FILE PROGRAM`
+         * with one word missing, PROGRAM. */
+        const char *last, *value_of_last;
 };
 
 static const char help_text[] =
@@ -270,6 +273,8 @@ static void take_line(int argc, char **argv, struct given *g)
 
         opterr = 0;
         while ((c = getopt_long(argc, argv, "+:v", long_options, &at)) != -1) {
+                g->value_of_last = optarg && optarg == argv[optind - 1] ? optarg : NULL;
+                g->last = g->value_of_last ? long_options[at].name : NULL;
                 switch (c) {
                 case OPT_SETTING:
                         g->value[setting_find(long_options[at].name)] = optarg;
@@ -367,6 +372,15 @@ static void take_nodes(const struct given *g)
         }
 }
 
+static _Noreturn void no_program(const struct given *g)
+{
+        const char *value = g->value_of_last;
+
+        die_(EXIT_VMRUN_FAILED, "no program is named%s%s%s%s: vmrun [OPTION...] [--] PROGRAM "
+             "[ARG...], see vmrun --help", value ? ", " : "", value ? value : "",
+             value ? " is the value of --" : "", value ? g->last : "");
+}
+
 void options_parse(int argc, char **argv)
 {
         struct given g = { .nnodes = 0 };
@@ -397,8 +411,7 @@ void options_parse(int argc, char **argv)
         if (opt.command == CMD_CHECK)
                 return;
         if (!*opt.argv || !**opt.argv)
-                die_(EXIT_VMRUN_FAILED, "no program is named: vmrun [OPTION...] [--] PROGRAM "
-                                        "[ARG...], see vmrun --help");
+                no_program(&g);
         if (opt.config)
                 info_("settings: %s", opt.config);
         if (!opt.cache)

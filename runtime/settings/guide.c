@@ -28,11 +28,14 @@ static const char *flaw(const char *path)
         if (fd >= 0)
                 close(fd);
         if (n < 0)
-                return strerror(err);
+                return err == EISDIR ? "it is a directory: give the path of a library"
+                                     : "it cannot be read: make it readable";
         if (n < (ssize_t)sizeof(e) || memcmp(e.e_ident, ELFMAG, SELFMAG) != 0 ||
             e.e_ident[EI_CLASS] != ELFCLASS64 || e.e_machine != EM_X86_64 || e.e_type != ET_DYN)
-                return "it is no shared library for x86-64";
-        return strpbrk(path, ": ") ? "the dynamic linker takes no name with a colon or a space"
+                return "it is no shared library for x86-64: give one, or a guide that ships with "
+                       "vmrun: graph, malloc or redis";
+        return strpbrk(path, ": ") ? "the dynamic linker takes no name with a colon or a space: "
+                                     "rename it"
                                    : NULL;
 }
 

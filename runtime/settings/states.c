@@ -16,9 +16,7 @@
 #include "settings/states.h"
 #include "vm/counters.h"
 
-#define GIVE                                                                                     \
-        "give the number of a process that vmrun runs "                                          \
-        "(ls -l /proc/*/exe 2>&- | grep vmrun shows them)"
+#define GIVE "give the number of a process that vmrun runs (vmctl list shows them)"
 
 static const char *const modes[] = {
         [MODE_OUT] = "out", [MODE_KERN] = "kern", [MODE_PROGRAM] = "program", [MODE_TAKEN] = "out"

@@ -53,7 +53,8 @@ int file_node_open(struct far_node *n, const char *file)
         *n = (struct far_node){ .driver = file_nodes.driver, .option = &file_nodes.option,
                                 .url = url };
         file_nodes.why[0] = 0;
-        return n->driver->open(n, file, file_nodes.why);
+        int err = n->driver->check(n->option, file, file_nodes.why);
+        return err ? err : n->driver->open(n, file, file_nodes.why);
 }
 
 void file_node_refused(const char *file, int err, const char *words)

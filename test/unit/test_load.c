@@ -131,13 +131,9 @@ static int reset(void **state)
         free(thread.v);
         thread.v = aligned_alloc(PAGE_SIZE, VCPU_BLOCK);
         memset(thread.v, 0x55, VCPU_BLOCK);
-        static struct control control;
         struct rlimit limit;
         assert_int_equal(getrlimit(RLIMIT_STACK, &limit), 0);
-        control.mmap_top = 0x7ffff7fff000;
-        control.mmap_min = 0x10000;
-        control.rlimit_stack = limit.rlim_cur;
-        image_config_init(&config, &control);
+        image_config_init(&config, 0x7ffff7fff000, 0x10000, limit.rlim_cur);
         return 0;
 }
 static int release(void **state)

@@ -146,6 +146,7 @@ static struct run vmrun(const char *const args[])
                 optind = 0;
                 message_prefix("vmrun: ");
                 options_parse(argc, argv);
+                far_name();
                 far_init(1ull << 40);
                 printf("cache=%llu nodes=%u verbose=%d stats=%s program=%s far=%llu placement=%d "
                        "timeout=%u connect=%u io=%d overcommit=%d follow=%d "
@@ -574,6 +575,7 @@ static void leases_of_a_tree(void)
         opt.replicas = 1;
         opt.nodes[opt.nnodes++] =
                 (struct node_option){ .url = "mem:64M", .origin = "--node mem:64M", .weight = 1 };
+        far_name();
         far_init(8ull << 40);
         assert_int_equal(far_lease(NULL, 0), 0);
         struct tree *t = slabs_tree();
@@ -661,6 +663,7 @@ static void a_node_more_at_first(void)
 
         memset(&opt, 0, sizeof(opt));
         opt.replicas = 1;
+        far_name();
         far_init(8ull << 40);
         assert_int_equal(far_nodes(), 1);
         uint64_t first = far_total_pages();
@@ -684,6 +687,7 @@ static void a_node_more(void)
         opt.replicas = 1;
         opt.nodes[opt.nnodes++] =
                 (struct node_option){ .url = "mem:8M", .origin = "--node mem:8M", .weight = 1 };
+        far_name();
         far_init(8ull << 40);
         assert_int_equal(far_lease(NULL, 0), 0);
         assert_int_equal(far_lease(NULL, 1), -ENOSPC);
@@ -732,6 +736,7 @@ static void no_node_more(void)
         opt.replicas = 1;
         opt.nodes[opt.nnodes++] =
                 (struct node_option){ .url = "mem:8M", .origin = "--node mem:8M", .weight = 1 };
+        far_name();
         far_init(8ull << 40);
         assert_int_equal(far_lease(NULL, 0), 0);
         uint64_t pages = CONTROL->far_pages;
@@ -768,6 +773,7 @@ static void leases(void)
         opt.nodes[opt.nnodes++] =
                 (struct node_option){ .url = "mem:1T", .origin = "--node mem:1T", .weight = 1,
                                       .latency = 1 };
+        far_name();
         far_init(8ull << 40);
         assert_int_equal(far_total_pages(), (40ull << 20 | 1ull << 40) / PAGE_SIZE);
 

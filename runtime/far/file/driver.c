@@ -54,16 +54,20 @@ static void take_over(struct disk_node *d, uint64_t *bytes)
         *bytes = from->bytes;
 }
 
+static int disk_check(const struct node_option *o, const char *rest, char why[FAR_WHY])
+{
+        (void)o;
+        if (*rest)
+                return 0;
+        snprintf(why, FAR_WHY, "no file is named: give file:PATH, as in file:/var/lib/far?size=8G");
+        return -EINVAL;
+}
+
 static int disk_open(struct far_node *n, const char *rest, char why[FAR_WHY])
 {
         uint64_t bytes;
         int err = 0;
 
-        if (!*rest) {
-                snprintf(why, FAR_WHY, "no file is named: give file:PATH, as in "
-                         "file:/var/lib/far?size=8G");
-                return -EINVAL;
-        }
         struct disk_node *d = calloc(1, sizeof(*d));
         if (!d) {
                 snprintf(why, FAR_WHY, "out of memory: free some on this host");
@@ -189,6 +193,7 @@ static void disk_describe(const struct far_node *n, char *text, size_t size)
 static const struct far_driver far_disk = {
         .scheme = "file",
         .kind = SLAB_REMOTE,
+        .check = disk_check,
         .open = disk_open,
         .lease = disk_lease,
         .use = disk_use,

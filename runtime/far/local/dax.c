@@ -216,12 +216,17 @@ static int take(struct far_node *n, struct dax_node *d, const char *path, char w
         return err;
 }
 
+static int dax_check(const struct node_option *o, const char *rest, char why[FAR_WHY])
+{
+        (void)o;
+        if (*rest)
+                return 0;
+        snprintf(why, FAR_WHY, "no file is named: give dax:PATH, as in dax:/dev/dax0.0");
+        return -EINVAL;
+}
+
 static int dax_open(struct far_node *n, const char *rest, char why[FAR_WHY])
 {
-        if (!*rest) {
-                snprintf(why, FAR_WHY, "no file is named: give dax:PATH, as in dax:/dev/dax0.0");
-                return -EINVAL;
-        }
         struct dax_node *d = calloc(1, sizeof(*d));
         if (!d) {
                 snprintf(why, FAR_WHY, "out of memory: free some on this host");
@@ -308,6 +313,7 @@ static void dax_describe(const struct far_node *n, char *text, size_t size)
 const struct far_driver far_dax = {
         .scheme = "dax",
         .kind = SLAB_MEMORY,
+        .check = dax_check,
         .open = dax_open,
         .lease = dax_lease,
         .close = dax_close,

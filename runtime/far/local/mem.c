@@ -21,9 +21,41 @@
 
 struct mem_node { int fd; };
 
+#define MEM_MOST (FAR_WINDOW_END - FAR_WINDOW)
+
+/* The size in `rest`; 0: none is given. */
+static int size_of(const char *rest, uint64_t *bytes, char why[FAR_WHY])
+{
+        *bytes = 0;
+        int err = *rest ? size_parse(rest, bytes) : 0;
+        if (err == -EINVAL)
+                snprintf(why, FAR_WHY,
+                         "'%.64s' is no size: give a whole number with K, M, G or T, as in mem:8G",
+                         rest);
+        else if (err || *bytes > MEM_MOST)
+                snprintf(why, FAR_WHY, "%.64s is too large: give at most 4T", rest);
+        else if (*rest && *bytes < PAGE_SIZE)
+                snprintf(why, FAR_WHY, "%.64s is too small: give at least one page of 4K", rest);
+        else
+                return 0;
+        return err ? err : -ERANGE;
+}
+
+static int mem_check(const struct node_option *o, const char *rest, char why[FAR_WHY])
+{
+        uint64_t bytes;
+        char a[32];
+
+        if (!*rest && o->size > MEM_MOST) {
+                snprintf(why, FAR_WHY, "size=%s is too large: give at most 4T",
+                         size_text(o->size, a));
+                return -ERANGE;
+        }
+        return size_of(rest, &bytes, why);
+}
+
 static int mem_open(struct far_node *n, const char *rest, char why[FAR_WHY])
 {
-        const uint64_t most = FAR_WINDOW_END - FAR_WINDOW;
         uint64_t bytes, available = host_memory_available();
         char a[32];
 
@@ -36,30 +68,18 @@ static int mem_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                         return -EINVAL;
                 }
                 bytes = (uint64_t)st.st_size;
-        } else if (!*rest) {
-                bytes = n->option->size ? n->option->size : available < most ? available : most;
         } else {
-                int err = size_parse(rest, &bytes);
-                if (err == -EINVAL) {
-                        snprintf(why, FAR_WHY,
-                                 "'%.64s' is no size: give a whole number with K, M, G or T, as in "
-                                 "mem:8G",
-                                 rest);
-                        return err;
-                }
+                int err = size_of(rest, &bytes, why);
                 if (err)
-                        bytes = UINT64_MAX;
-        }
-        if (bytes > most) {
-                snprintf(why, FAR_WHY, "%.64s is too large: give at most 4T",
-                         *rest ? rest : size_text(bytes, a));
-                return -ERANGE;
+                        return err;
+                if (!bytes)
+                        bytes = n->option->size ? n->option->size
+                                                : available < MEM_MOST ? available : MEM_MOST;
         }
         n->pages = bytes / PAGE_SIZE;
         if (!n->pages) {
-                snprintf(why, FAR_WHY, "%s is too small: give at least one page of 4K",
-                         *rest ? rest : "the available memory");
-                return -EINVAL;
+                snprintf(why, FAR_WHY, "the available memory is too small: free some on this host");
+                return -ENOMEM;
         }
 
         struct mem_node *m = malloc(sizeof(*m));
@@ -109,6 +129,7 @@ static void mem_describe(const struct far_node *n, char *text, size_t size)
 const struct far_driver far_mem = {
         .scheme = "mem",
         .kind = SLAB_MEMORY,
+        .check = mem_check,
         .open = mem_open,
         .lease = mem_lease,
         .close = mem_close,

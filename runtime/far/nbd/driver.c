@@ -160,6 +160,21 @@ static int connect_first(struct nbd_node *d, char why[FAR_WHY])
         return 0;
 }
 
+/* Both kinds of URL are in one module. */
+static bool names_socket(const struct node_option *o)
+{
+        return strncmp(o->url, "nbd+unix:", strlen("nbd+unix:")) == 0;
+}
+
+static int nbd_check(const struct node_option *o, const char *rest, char why[FAR_WHY])
+{
+        struct nbd_target t = { .text = NULL };
+        int err = nbd_target_parse(&t, rest, names_socket(o), why);
+
+        nbd_target_free(&t);
+        return err;
+}
+
 static int nbd_open(struct far_node *n, const char *rest, char why[FAR_WHY])
 {
         struct nbd_node *d = nbd_node_new(n);
@@ -168,8 +183,7 @@ static int nbd_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                 snprintf(why, FAR_WHY, "out of memory: free some on this host");
                 return -ENOMEM;
         }
-        int err =
-                nbd_target_parse(&d->target, rest, strcmp(n->driver->scheme, "nbd+unix") == 0, why);
+        int err = nbd_target_parse(&d->target, rest, names_socket(n->option), why);
         if (!err)
                 err = prepare(d, why);
         if (!err && !n->inherited)
@@ -376,8 +390,8 @@ static int nbd_attach(struct far_node *n, char *base, size_t len, char why[FAR_W
 /* A key is read from a file by its name. */
 #define NBD_DRIVER(name, with_key)                                                                 \
         {                                                                                          \
-                .scheme = name, .own_rights = with_key, .kind = SLAB_REMOTE, .open = nbd_open,     \
-                .lease = nbd_lease,                                                                \
+                .scheme = name, .own_rights = with_key, .kind = SLAB_REMOTE,                       \
+                .check = nbd_check, .open = nbd_open, .lease = nbd_lease,                          \
                 .close = nbd_node_close, .describe = nbd_describe, .keep = nbd_keep,               \
                 .attach = nbd_attach, .forked = nbd_forked, .post = nbd_post, .use = nbd_use,      \
                 .poll = nbd_poll_node, .arm = nbd_arm, .cut = nbd_lease_cut, .sum = far_sum,       \

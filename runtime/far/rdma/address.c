@@ -16,16 +16,36 @@
 #include "far/rdma/address.h"
 #include "far/rdma/settings.h"
 
+#define GIVE "give rdma://HOST or rdma://HOST:PORT, an IPv6 address in brackets"
+
+/* False: why says what is wrong with what follows "rdma:". */
+static bool split(const char *rest, struct hostport *hp, char why[FAR_WHY])
+{
+        enum hostport_error err = HOSTPORT_OK;
+
+        if (strncmp(rest, "//", 2) != 0)
+                snprintf(why, FAR_WHY, "two slashes are missing: " GIVE);
+        else if ((err = hostport_parse(rest + 2, hp)) == HOSTPORT_PATH)
+                snprintf(why, FAR_WHY, "'%.64s': a path follows the address: leave it out: " GIVE,
+                         rest + 2);
+        else if (err || strchr(hp->host, '@'))
+                snprintf(why, FAR_WHY, "'%.64s' is no address: " GIVE, rest + 2);
+        else if (!*hp->host)
+                snprintf(why, FAR_WHY, "no host is named: " GIVE);
+        else if (hp->colon && !hp->port)
+                snprintf(why, FAR_WHY, "'%.32s' is no port: give a number from 1 to 65535, or "
+                         "rdma://HOST for %u", hp->service, NODE_PORT);
+        else
+                return true;
+        return false;
+}
+
 int rdma_parse_url(const char *rest, char host[RDMA_HOST_MAX], uint16_t *port, char why[FAR_WHY])
 {
         struct hostport hp;
 
-        if (strncmp(rest, "//", 2) != 0 || hostport_parse(rest + 2, &hp) != HOSTPORT_OK ||
-            !*hp.host || strchr(hp.host, '@') || (hp.colon && !hp.port)) {
-                snprintf(why, FAR_WHY, "this is no address of a memory node: give rdma://HOST or "
-                         "rdma://HOST:PORT, an IPv6 address in brackets");
+        if (!split(rest, &hp, why))
                 return -EINVAL;
-        }
         memcpy(host, hp.host, RDMA_HOST_MAX);
         *port = hp.colon ? hp.port : NODE_PORT;
         return 0;

@@ -9,6 +9,7 @@
 #include "base/message.h"
 #include "common/size.h"
 #include "far/rdma/card.h"
+#include "far/rdma/address.h"
 #include "far/rdma/control.h"
 #include "far/rdma/data.h"
 #include "far/rdma/device.h"
@@ -51,6 +52,15 @@ static int connect_first(struct rdma_node *rn, const char *rest, char why[FAR_WH
 
         explicit_bzero(&rn->set.key, sizeof(rn->set.key));      /* from here on: control.secret */
         return err ? err : rdma_data_open(rn, deadline, why);
+}
+
+static int rdma_check(const struct node_option *o, const char *rest, char why[FAR_WHY])
+{
+        char host[RDMA_HOST_MAX];
+        uint16_t port;
+
+        (void)o;
+        return rdma_parse_url(rest, host, &port, why);
 }
 
 static int rdma_open(struct far_node *n, const char *rest, char why[FAR_WHY])
@@ -196,6 +206,7 @@ static void rdma_describe(const struct far_node *n, char *text, size_t size)
 const struct far_driver far_rdma = {
         .scheme = "rdma",
         .kind = SLAB_REMOTE,
+        .check = rdma_check,
         .open = rdma_open,
         .lease = rdma_lease,
         .use = rdma_use,
