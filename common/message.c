@@ -6,12 +6,16 @@
 #include "common/line.h"
 #include "common/message.h"
 
+#define HEAD_MAX 64                     /* bytes of the beginning of a line, with its NUL */
+
 static int out = STDERR_FILENO;
 static const char *prefix = "";
+static void (*make_head)(enum message_level level, char *to, size_t n);
 static _Atomic bool verbose;
 static void (*at_end)(void);
 
 void message_prefix(const char *text) { prefix = text; }
+void message_head(void (*fn)(enum message_level, char *, size_t)) { make_head = fn; }
 void message_to(int fd) { out = fd; }
 int message_fd(void) { return out; }
 void message_verbose(bool yes) { verbose = yes; }
@@ -24,17 +28,28 @@ void end_(int status)
         _exit(status);
 }
 
+static const char *head_of(enum message_level level, char head[HEAD_MAX])
+{
+        if (!make_head)
+                return prefix;
+        make_head(level, head, HEAD_MAX);
+        return head;
+}
+
 void message_end(void)
 {
+        char head[HEAD_MAX];
+
         if (out >= 0)
-                line_end(out, prefix);
+                line_end(out, head_of(MESSAGE_WARNING, head));
 }
 
 /* A closed pipe would raise SIGPIPE in the program's name.  A SIGPIPE that is already pending is
  * the program's own. */
-static void say(const char *fmt, va_list ap)
+static void say(enum message_level level, const char *fmt, va_list ap)
 {
         const struct timespec now = { 0, 0 };
+        char head[HEAD_MAX];
         sigset_t pipe_set, old, pending;
 
         if (out < 0)
@@ -43,7 +58,7 @@ static void say(const char *fmt, va_list ap)
         sigaddset(&pipe_set, SIGPIPE);
         sigpending(&pending);
         pthread_sigmask(SIG_BLOCK, &pipe_set, &old);
-        line_say(out, prefix, fmt, ap);
+        line_say(out, head_of(level, head), fmt, ap);
         if (!sigismember(&pending, SIGPIPE))
                 while (sigtimedwait(&pipe_set, NULL, &now) < 0 && errno == EINTR)
                         ;
@@ -55,7 +70,16 @@ void warnx_(const char *fmt, ...)
         va_list ap;
 
         va_start(ap, fmt);
-        say(fmt, ap);
+        say(MESSAGE_WARNING, fmt, ap);
+        va_end(ap);
+}
+
+void notice_(const char *fmt, ...)
+{
+        va_list ap;
+
+        va_start(ap, fmt);
+        say(MESSAGE_NOTICE, fmt, ap);
         va_end(ap);
 }
 
@@ -66,7 +90,7 @@ void info_(const char *fmt, ...)
         if (!verbose)
                 return;
         va_start(ap, fmt);
-        say(fmt, ap);
+        say(MESSAGE_INFO, fmt, ap);
         va_end(ap);
 }
 
@@ -75,7 +99,7 @@ void die_(int status, const char *fmt, ...)
         va_list ap;
 
         va_start(ap, fmt);
-        say(fmt, ap);
+        say(MESSAGE_ERROR, fmt, ap);
         va_end(ap);
         end_(status);
 }

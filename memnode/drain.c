@@ -30,8 +30,8 @@ static int64_t next_word;
 static uint32_t limit_ms(void) { return __atomic_load_n(&opt.drain_ms, __ATOMIC_RELAXED); }
 
 /* To the log, and to the clients of the control socket that wait for the end. */
-__attribute__((format(printf, 1, 2)))
-static void say(const char *fmt, ...)
+__attribute__((format(printf, 2, 3)))
+static void say(void (*log)(const char *fmt, ...), const char *fmt, ...)
 {
         char text[256];
         va_list ap;
@@ -39,7 +39,7 @@ static void say(const char *fmt, ...)
         va_start(ap, fmt);
         vsnprintf(text, sizeof(text), fmt, ap);
         va_end(ap);
-        warnx_("%s", text);
+        log("%s", text);
         control_tell(text);
 }
 
@@ -78,8 +78,8 @@ static void say_begun(void)
         sd_notifyf(0, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu\n"
                    "STATUS=draining: clients move their pages to other nodes",
                    (limit_ms() + END_MS) * 1000ull);
-        say("draining: clients are asked to move their pages to other nodes, which they may do for "
-            "%u s", limit_ms() / 1000);
+        say(notice_, "draining: clients are asked to move their pages to other nodes, which they "
+            "may do for %u s", limit_ms() / 1000);
 }
 
 bool drain_over(void)
@@ -88,7 +88,7 @@ bool drain_over(void)
         unsigned left = waits(false);
 
         if (!left || !limit_ms()) {
-                info_("drained after %.1f s", (double)(now - since()) / 1000);
+                notice_("drained after %.1f s", (double)(now - since()) / 1000);
                 if (!left && !opt.resume)       /* else drain_kept() */
                         control_tell(DRAINED);
                 return true;
@@ -97,15 +97,15 @@ bool drain_over(void)
                 say_begun();
         if (now - since() >= limit_ms()) {
                 waits(true);
-                say("draining: %u process%s of clients did not move away within the %u s of "
-                    "--drain-timeout%s", left, left == 1 ? "" : "es", limit_ms() / 1000,
+                say(warnx_, "draining: %u process%s of clients did not move away within the %u s "
+                    "of --drain-timeout%s", left, left == 1 ? "" : "es", limit_ms() / 1000,
                     opt.resume ? "" : ", and lose what is here");
                 return true;
         }
         if (now >= next_word) {
                 next_word = now + SAY_MS;
                 waits(true);
-                say("draining: %u process%s of clients %s still here after %.0f s", left,
+                say(notice_, "draining: %u process%s of clients %s still here after %.0f s", left,
                     left == 1 ? "" : "es", left == 1 ? "is" : "are",
                     (double)(now - since()) / 1000);
         }

@@ -11,7 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 #include "common/clock.h"
-#include "common/line.h"
 #include "common/size.h"
 #include "account.h"
 #include "admission/keyring.h"
@@ -20,6 +19,7 @@
 #include "check.h"
 #include "control_socket.h"
 #include "drain.h"
+#include "log.h"
 #include "options.h"
 #include "pool.h"
 #include "resume_read.h"
@@ -55,7 +55,7 @@ static void statistics_to_stderr(void)
         print_statistics(f);
         if (fclose(f) == 0)
                 for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
-                        warnx_("%s", line);
+                        notice_("%s", line);
         free(text);
 }
 
@@ -116,23 +116,13 @@ static void reload(int argc, char **argv)
                 __atomic_store_n(&opt.max_per_client, fresh.max_per_client, __ATOMIC_RELAXED);
                 __atomic_store_n(&opt.grace_ms, fresh.grace_ms, __ATOMIC_RELAXED);
                 __atomic_store_n(&opt.drain_ms, fresh.drain_ms, __ATOMIC_RELAXED);
-                warnx_("limits read again: at most %s a client, %u s of grace, %u s to drain",
+                notice_("limits read again: at most %s a client, %u s of grace, %u s to drain",
                        fresh.max_per_client == UINT64_MAX ? "all"
                                                           : size_text(fresh.max_per_client, a),
                        fresh.grace_ms / 1000, fresh.drain_ms / 1000);
         }
         options_free(&fresh);
         tell_ready();
-}
-
-/* Messages go to a descriptor that never blocks, if fd 2 allows it, so that a reader that stops
- * reading does not stop memnode. */
-static void open_log(void)
-{
-        int fd = line_open(STDERR_FILENO);
-
-        if (fd >= 0)
-                message_to(fd);
 }
 
 static void open_pool(void)
@@ -207,8 +197,8 @@ static void take_leases_over(void)
                 die_(1, "--resume %s: %s", opt.resume, why);
         stats_resumed(count);
         if (count)
-                warnx_("--resume %s: %u lease%s of clients %s taken over", opt.resume, count,
-                       count == 1 ? "" : "s", count == 1 ? "is" : "are");
+                notice_("--resume %s: %u lease%s of clients %s taken over", opt.resume, count,
+                        count == 1 ? "" : "s", count == 1 ? "is" : "are");
 }
 
 /* Nothing can fail any more before the first client is served. */
@@ -222,8 +212,8 @@ static void begin(void)
                 servers[i]->begin();
 }
 
-/* At the end.  ended: no thread is left that could still write to a lease. */
-static void keep_leases(bool ended)
+/* At the end.  ended: no thread is left that could still write to a lease.  True: all are kept. */
+static bool keep_leases(bool ended)
 {
         struct resume_list list = { .count = 0 };
         char why[WHY_MAX] = "a connection is still at work";
@@ -241,11 +231,12 @@ static void keep_leases(bool ended)
                 warnx_("--resume %s: leases are not kept, and programs lose what they have here: "
                        "%s", opt.resume, why);
         else if (list.count)
-                warnx_("--resume %s: %u lease%s kept for memnode's next start", opt.resume,
-                       list.count, list.count == 1 ? " is" : "s are");
+                notice_("--resume %s: %u lease%s kept for memnode's next start", opt.resume,
+                        list.count, list.count == 1 ? " is" : "s are");
         if (!err && !list.lost)
                 drain_kept();
         resume_list_free(&list);
+        return !err;
 }
 
 /* Names a part of memnode's end that took long: a service manager does not wait for ever.  since:
@@ -281,7 +272,7 @@ static void announce(void)
         for (unsigned i = 0; i < opt.nlisten && n < sizeof(serving); i++)
                 n += (size_t)snprintf(serving + n, sizeof(serving) - n, "%s%s", i ? ", " : "",
                                       opt.listen[i]);
-        warnx_("%s", serving);
+        notice_("%s", serving);
         tell_ready();
 }
 
@@ -299,6 +290,13 @@ static bool answer(int control)
         if (none || !err)
                 said = none;
         return !none;
+}
+
+/* Who sent it: another than the service manager, perhaps. */
+static void say_signal(const struct signalfd_siginfo *s)
+{
+        notice_("%s from process %u of user %u", s->ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT",
+                s->ssi_pid, s->ssi_uid);
 }
 
 /* Serves until a signal ends it, or it is drained. */
@@ -329,11 +327,13 @@ static void serve(int signals, int control, int argc, char **argv)
                         statistics_to_stderr();
                         break;
                 case SIGTERM:
+                        say_signal(&info);
                         if (drain_began())
                                 return;
                         drain_begin();
                         break;
                 default:
+                        say_signal(&info);
                         return;
                 }
         }
@@ -345,7 +345,7 @@ int main(int argc, char **argv)
         sigset_t signals;
         int control = -1;
 
-        message_prefix("memnode: ");
+        log_begin();
         if (options_parse(&opt, argc, argv, why) || options_check(&opt, why))
                 die_(1, "%s", why);
         message_verbose(opt.verbose);
@@ -371,7 +371,7 @@ int main(int argc, char **argv)
                 die_(1, "no file descriptor for signals can be had: %s: raise `ulimit -n`",
                      strerror(errno));
 
-        open_log();
+        log_open();
         if (admit_clients(&opt, why) != 0)
                 die_(1, "%s", why);
         open_pool();
@@ -396,7 +396,7 @@ int main(int argc, char **argv)
         if (!opt.resume)
                 sigprocmask(SIG_UNBLOCK, &signals, NULL);
         sd_notify(0, "STOPPING=1\nSTATUS=ending: clients are told");
-        info_("ending");
+        notice_("ending");
         pool_end();
         int64_t at = now_ms();
         bool ended = true;
@@ -407,11 +407,13 @@ int main(int argc, char **argv)
                 close(control);
                 unlink(opt.control);
         }
-        if (opt.resume) {
-                keep_leases(ended);
+        bool kept = opt.resume && keep_leases(ended);
+        if (opt.resume)
                 say_slow("writing the leases", at);
-        }
+        for (unsigned i = 0; i < SERVERS; i++)
+                servers[i]->lose(kept);
         stats_end();
+        notice_("ended");
         message_end();
         if (!ended)
                 _exit(0);               /* the memory goes with the threads that still use it */

@@ -37,6 +37,9 @@ struct server {
         bool (*stop)(unsigned timeout_ms);
         /* After stop() was true: adds to list what is still leased to members.  0 or -ENOMEM. */
         int (*kept)(struct resume_list *list);
+        /* Last: names in the log the leases that end with memnode.  kept: those of kept() do
+         * not. */
+        void (*lose)(bool kept);
         void (*print)(FILE *to);        /* statistics; NULL: it has none */
         void (*count)(struct server_figures *f);
 };

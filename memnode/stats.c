@@ -25,6 +25,7 @@
 #include "common/clock.h"
 #include "common/outfile.h"
 #include "common/prom.h"
+#include "common/size.h"
 #include "drain.h"
 #include "every.h"
 #include "memnode.h"
@@ -44,6 +45,7 @@ static struct outfile file = OUTFILE_NONE;
 static char stem[NAME_MAX + 1];         /* its name without the suffix */
 static uint64_t starts, drains;         /* of the memnodes before this one */
 static unsigned resumed;
+static bool was_up;                     /* the memnode before has not ended, but was killed */
 static time_t began;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* who has it writes the file */
@@ -159,7 +161,8 @@ static void print_traffic(FILE *f)
         figure(f, "read_bytes_total", "counter", "Bytes read over NBD", t.read_bytes);
         figure(f, "written_bytes_total", "counter", "Bytes written over NBD", t.written_bytes);
         refusals_count(refusals);
-        struct out o = metric(f, "refusals_total", "counter", "Refused clients and requests, by cause");
+        struct out o = metric(f, "refusals_total", "counter",
+                              "Refused clients and requests, by cause");
         for (unsigned i = 0; i < REFUSALS; i++)
                 sample(o, "cause", refusal_names[i], refusals[i]);
 }
@@ -230,7 +233,7 @@ static void write_file(bool last)
         if (err && (last || !failed))
                 warnx_("--stats %s: could not be written: %s", opt.stats, strerror(-err));
         if (!err && failed)
-                warnx_("--stats %s: is written again", opt.stats);
+                notice_("--stats %s: is written again", opt.stats);
         failed = err;
         over = last;
         pthread_mutex_unlock(&lock);
@@ -247,8 +250,22 @@ static void take_over(const char *line, const char *name, uint64_t *to)
                 *to = strtoull(value, NULL, 10);
 }
 
+/* Of a memnode that was killed: what a client loses. */
+static void say_lost(const char *line)
+{
+        const char *client = strstr(line, ",client=\""), *value = strrchr(line, ' ');
+        uint64_t bytes = 0;
+        char a[32];
+
+        take_over(line, "memnode_client_held_bytes{", &bytes);
+        if (was_up && client && value && bytes)
+                warnx_("--stats %s: lost: %s of %.*s", opt.stats, size_text(bytes, a),
+                       (int)strcspn(client + 9, "\""), client + 9);
+}
+
 static void read_before(void)
 {
+        uint64_t up = 0;
         int fd = openat(file.dir_fd, file.name, O_RDONLY | O_CLOEXEC);
         FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
         char *line = NULL;
@@ -257,6 +274,12 @@ static void read_before(void)
         while (f && getline(&line, &room, f) > 0) {
                 take_over(line, "memnode_starts_total{", &starts);
                 take_over(line, "memnode_drains_total{", &drains);
+                take_over(line, "memnode_up{", &up);
+                if (up && !was_up)
+                        warnx_("--stats %s: the memnode that wrote it was killed, and what it "
+                               "served is lost", opt.stats);
+                was_up = up;
+                say_lost(line);
         }
         free(line);
         if (f)

@@ -15,7 +15,7 @@ struct nbd_connection {
         struct nbd_fenced at;                   /* first; in the list once it has a thread */
         struct nbd_wire wire;
         char origin[ORIGIN_TEXT];
-        char peer[80];                          /* for the log */
+        char peer[160];                         /* for the log */
         bool local;                             /* over a unix socket: no key is needed */
         struct party *party;                    /* for whom it counts; NULL: not allowed yet */
         int64_t until;                          /* ms: when the handshake must be over */

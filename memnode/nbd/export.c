@@ -25,6 +25,7 @@
 #include "admission/party.h"
 #include "common/clock.h"
 #include "common/secret.h"
+#include "common/size.h"
 #include "memnode.h"
 #include "nbd/lease.h"
 #include "nbd/proto.h"
@@ -80,6 +81,16 @@ static bool is_named(const struct nbd_export *e) { return e >= named && e < name
 const char *nbd_export_listed(unsigned i) { return i < nnamed ? opt.export[i].name : NULL; }
 
 /* ---- Leases ---- */
+
+const char *nbd_lease_text(const struct lease *l, char text[NBD_EXPORT_TEXT])
+{
+        const char *party = account_party(l->e.account);
+        char a[32];
+
+        snprintf(text, NBD_EXPORT_TEXT, "NBD lease %.*s...%s%s, %s", NBD_LEASE_MARK, l->hex,
+                 *party ? " of " : "", party, size_text(l->e.size, a));
+        return text;
+}
 
 static struct lease *find_lease(const char *hex)
 {
@@ -158,13 +169,15 @@ uint32_t nbd_export_take(struct nbd_export *e, const char *owner, struct party *
  * returns with the lock. */
 static void make(struct lease *l, struct party *party)
 {
-        char owner[64];
+        char owner[64], lease[NBD_EXPORT_TEXT];
 
         l->making = true;
         pthread_mutex_unlock(&nbd_leases_lock);
-        snprintf(owner, sizeof(owner), "NBD lease %.*s...", LEASE_MARK, l->hex);
+        snprintf(owner, sizeof(owner), "NBD lease %.*s...", NBD_LEASE_MARK, l->hex);
         const char *text = "";
         uint32_t error = nbd_export_take(&l->e, owner, party, &text);
+        if (!error)
+                notice_("%s: made", nbd_lease_text(l, lease));
         pthread_mutex_lock(&nbd_leases_lock);
         l->making = false;
         l->error = error;
@@ -212,9 +225,9 @@ static uint32_t crowded(struct party *party, const char **text)
         return NBD_REP_ERR_POLICY;
 }
 
-/* Called and returns with the lock. */
+/* Called and returns with the lock.  *back: the lease had no user. */
 static uint32_t attach_lease(const struct nbd_lease_name *n, struct party *party,
-                             struct nbd_export **e, bool *fresh, const char **text)
+                             struct nbd_export **e, bool *fresh, bool *back, const char **text)
 {
         struct lease *l = find_lease(n->hex);
         uint32_t error = agrees(l, n, text);
@@ -228,7 +241,7 @@ static uint32_t attach_lease(const struct nbd_lease_name *n, struct party *party
                 error = crowded(party, text);
         if (error)
                 return error;
-        bool idle = l && l->users == 0;
+        *back = l && l->users == 0;
         if (l) {
                 l->users++;
                 while (l->making)               /* as long as account_take() takes */
@@ -251,7 +264,7 @@ static uint32_t attach_lease(const struct nbd_lease_name *n, struct party *party
         }
         if (--l->users == 0 && l->error)
                 free(l);
-        else if (l->users == 0 && idle)
+        else if (l->users == 0 && *back)
                 pthread_cond_signal(&due);      /* its grace time runs on */
         else if (l->users == 0)
                 nbd_lease_let_go(l);
@@ -262,6 +275,8 @@ uint32_t nbd_export_attach(const char *name, size_t len, struct party *party,
                            struct nbd_export **e, struct nbd_who *who, const char **text)
 {
         struct nbd_lease_name n;
+        char lease[NBD_EXPORT_TEXT];
+        bool back = false;
 
         *who = (struct nbd_who){ 0 };
         *text = "";
@@ -278,8 +293,10 @@ uint32_t nbd_export_attach(const char *name, size_t len, struct party *party,
                 return error;
         *who = n.who;
         pthread_mutex_lock(&nbd_leases_lock);
-        error = attach_lease(&n, party, e, &who->fresh, text);
+        error = attach_lease(&n, party, e, &who->fresh, &back, text);
         pthread_mutex_unlock(&nbd_leases_lock);
+        if (!error && back)
+                notice_("%s: a client is back", nbd_lease_text((struct lease *)*e, lease));
         return error;
 }
 
@@ -303,6 +320,14 @@ void nbd_export_describe(const struct nbd_export *e, char text[NBD_DESCRIPTION])
         if (!is_named(e) && l->incarnation)     /* which is constant */
                 snprintf(text, NBD_DESCRIPTION, "incarnation %016llx",
                          (unsigned long long)l->incarnation);
+}
+
+const char *nbd_export_text(const struct nbd_export *e, char text[NBD_EXPORT_TEXT])
+{
+        if (!is_named(e))
+                return nbd_lease_text((const struct lease *)e, text);
+        snprintf(text, NBD_EXPORT_TEXT, "%.100s", opt.export[e - named].name);
+        return text;
 }
 
 bool nbd_export_has_status(const struct nbd_export *e)
@@ -389,33 +414,55 @@ static void end(struct lease *l)
         free(l);
 }
 
+/* With the lock.  True: it was the last one, and `lease` is what the log calls the lease. */
+static bool lose_user(struct lease *l, char lease[NBD_EXPORT_TEXT])
+{
+        if (--l->users)
+                return false;
+        nbd_lease_text(l, lease);
+        nbd_lease_let_go(l);
+        return !closing;                /* else memnode itself has broken the connections */
+}
+
+static void say_gone(const char *lease)
+{
+        warnx_("%s: its last client is gone; it may come back for %u s", lease,
+               __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED) / 1000);
+}
+
 void nbd_export_detach(struct nbd_export *e)
 {
         struct lease *l = (struct lease *)e;
+        char lease[NBD_EXPORT_TEXT];
 
         if (is_named(e))
                 return;
         pthread_mutex_lock(&nbd_leases_lock);
-        if (--l->users == 0)
-                nbd_lease_let_go(l);
+        bool gone = lose_user(l, lease);
         pthread_mutex_unlock(&nbd_leases_lock);
+        if (gone)
+                say_gone(lease);
 }
 
 void nbd_export_leave(struct nbd_export *e)
 {
         struct lease *l = (struct lease *)e;
+        char lease[NBD_EXPORT_TEXT];
+        bool gone = false;
 
         if (is_named(e))
                 return;
         pthread_mutex_lock(&nbd_leases_lock);
-        bool last = --l->users == 0, over = last && !members_awaits(&l->members);
+        bool over = l->users == 1 && !members_awaits(&l->members);
         if (over)
                 unlink_lease(l);        /* from here on it cannot be found */
-        else if (last)
-                nbd_lease_let_go(l);
+        else
+                gone = lose_user(l, lease);
         pthread_mutex_unlock(&nbd_leases_lock);
+        if (gone)
+                say_gone(lease);
         if (over) {
-                info_("NBD lease %.*s... is over: its client said goodbye", LEASE_MARK, l->hex);
+                notice_("%s: over, as its client said goodbye", nbd_lease_text(l, lease));
                 end(l);
         }
 }
@@ -436,6 +483,8 @@ static struct lease *next_due(void)
 /* Sleeps until a lease is due; wakes when one becomes unused.  Ends at nbd_exports_close(). */
 static void *sweep(void *arg)
 {
+        char lease[NBD_EXPORT_TEXT];
+
         (void)arg;
         pthread_mutex_lock(&nbd_leases_lock);
         while (!closing) {
@@ -452,8 +501,8 @@ static void *sweep(void *arg)
                         unlink_lease(l);
                         abandoned++;
                         pthread_mutex_unlock(&nbd_leases_lock);
-                        info_("NBD lease %.*s... is over: no client has used it for the grace time",
-                              LEASE_MARK, l->hex);
+                        warnx_("%s: over, as no client came back for the grace time",
+                               nbd_lease_text(l, lease));
                         end(l);
                         pthread_mutex_lock(&nbd_leases_lock);
                 }
@@ -498,6 +547,19 @@ int nbd_exports_open(char *why, size_t n)
                 err = open_named(why, n);
         pthread_mutex_unlock(&nbd_leases_lock);
         return err;
+}
+
+void nbd_exports_lose(bool kept)
+{
+        char lease[NBD_EXPORT_TEXT];
+
+        pthread_mutex_lock(&nbd_leases_lock);
+        for (const struct lease *l = nbd_leases; l; l = l->next)
+                if (!l->making && !(kept && l->incarnation) &&
+                    atomic_load_explicit(&l->e.used, memory_order_relaxed))
+                        warnx_("%s: lost, with all that was written there",
+                               nbd_lease_text(l, lease));
+        pthread_mutex_unlock(&nbd_leases_lock);
 }
 
 void nbd_exports_close(void)

@@ -24,6 +24,8 @@ struct nbd_export {
 /* Takes memory for the named exports and starts the thread that frees leases.  More than once is
  * fine.  0, or -errno with a sentence. */
 int nbd_exports_open(char *why, size_t n);
+/* Names the leases in use that end with memnode.  kept: those of members do not. */
+void nbd_exports_lose(bool kept);
 /* Ends that thread.  Memory stays where it is: the process is about to end. */
 void nbd_exports_close(void);
 /* The export of that name, attached: to be detached once.  party: for whom a lease counts that is
@@ -37,6 +39,9 @@ bool nbd_export_current(struct nbd_export *e, const struct nbd_who *who);
 /* What the answer to CREATE says of the export: "incarnation ..."; "" for one without. */
 #define NBD_DESCRIPTION 40
 void nbd_export_describe(const struct nbd_export *e, char text[NBD_DESCRIPTION]);
+/* For the log: its name, or the lease as far as it may show, with its owner and size. */
+#define NBD_EXPORT_TEXT 160
+const char *nbd_export_text(const struct nbd_export *e, char text[NBD_EXPORT_TEXT]);
 /* after the last one, a lease stays for the grace time */
 void nbd_export_detach(struct nbd_export *e);
 /* nbd_export_detach() for a client that ends properly (DISC): after the last one, the lease ends,

@@ -10,6 +10,7 @@
  * [I] This thread waits for no client: it sends without waiting, and who does not read is closed.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -33,6 +34,7 @@
 #include "nbd/thread.h"
 #include "nbd/tls.h"
 
+#define PEER            "NBD client "   /* begins each peer's name */
 #define ACCEPTS         16              /* in a row; then newcomers have their turn */
 #define WRONG_KEY_MS    1000            /* how long a wrong key waits for its answer */
 #define YOUNG_MS        200             /* a newcomer may take so long beside others of its host */
@@ -86,23 +88,47 @@ static void tune(int fd, int family)
         set(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
 }
 
+/* The program of a process of this host; "?" where we may not see it, or it is gone. */
+static void name_program(pid_t pid, char name[17])
+{
+        char path[32];
+
+        strcpy(name, "?");
+        snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? 0 : read(fd, name, 16);
+        if (fd >= 0)
+                close(fd);
+        if (n > 0)
+                name[name[n - 1] == '\n' ? n - 1 : n] = 0;
+}
+
 static void name_peer(struct nbd_connection *c, const struct sockaddr *a, socklen_t len)
 {
-        char host[64], port[16];
+        char host[64], port[16], program[17];
         struct ucred who;
         socklen_t n = sizeof(who);
 
-        if (c->local && getsockopt(c->at.fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0)
-                snprintf(c->peer, sizeof(c->peer), "NBD client process %d of user %u", who.pid,
-                         who.uid);
-        else if (getnameinfo(a, len, host, sizeof(host), port, sizeof(port),
+        if (c->local && getsockopt(c->at.fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0) {
+                name_program(who.pid, program);
+                snprintf(c->peer, sizeof(c->peer), PEER "process %d (%s) of user %u", who.pid,
+                         program, who.uid);
+        } else if (getnameinfo(a, len, host, sizeof(host), port, sizeof(port),
                              NI_NUMERICHOST | NI_NUMERICSERV) == 0)
                 snprintf(c->peer, sizeof(c->peer),
-                         a->sa_family == AF_INET6 ? "NBD client [%s]:%s" : "NBD client %s:%s", host,
-                         port);
+                         a->sa_family == AF_INET6 ? PEER "[%s]:%s" : PEER "%s:%s", host, port);
         else
-                snprintf(c->peer, sizeof(c->peer), "NBD client (unknown)");
+                snprintf(c->peer, sizeof(c->peer), PEER "(unknown)");
         origin_text(c->origin, a, c->at.fd);
+}
+
+/* It has proved itself with that key. */
+static void name_key(struct nbd_connection *c, const char *key)
+{
+        char at[sizeof(c->peer)];
+
+        snprintf(at, sizeof(at), "%s", c->peer + strlen(PEER));
+        snprintf(c->peer, sizeof(c->peer), PEER "%.*s at %.*s", KEY_NAME_MAX, key, 80, at);
 }
 
 /* ---- Ends of newcomers ---- */
@@ -209,8 +235,10 @@ static void let_in(struct newcomer *n)
         struct nbd_connection *c = n->c;
         char name[KEY_NAME_MAX + 1];
 
-        if (c->wire.tls)
+        if (c->wire.tls) {
                 nbd_tls_name(&c->wire, name);
+                name_key(c, name);
+        }
         c->party = c->wire.tls ? party_of_key(name) : party_of_origin(c->origin);
         forget(n);
         nbd_serve(c);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "account.h"
 #include "admission/party.h"
+#include "common/message.h"
 #include "nbd/kept.h"
 #include "nbd/lease.h"
 
@@ -28,7 +29,7 @@ int nbd_take_over(struct resume_lease *from, char *why, size_t n)
 {
         bool twice = is_known(from->digits);
         struct lease *l = twice ? NULL : calloc(1, sizeof(*l));
-        char owner[64];
+        char owner[64], lease[NBD_EXPORT_TEXT];
         const char *text;
 
         if (!l) {
@@ -38,7 +39,7 @@ int nbd_take_over(struct resume_lease *from, char *why, size_t n)
         }
         l->e.size = from->piece[0].size;
         l->e.used = true;
-        snprintf(owner, sizeof(owner), "NBD lease %.*s...", LEASE_MARK, from->digits);
+        snprintf(owner, sizeof(owner), "NBD lease %.*s...", NBD_LEASE_MARK, from->digits);
         struct party *party = *from->party ? party_named(from->party) : NULL;
         uint32_t error = nbd_export_take(&l->e, owner, party, &text);
         if (party)
@@ -58,6 +59,7 @@ int nbd_take_over(struct resume_lease *from, char *why, size_t n)
         from->piece[0].base = l->e.base;
         l->next = nbd_leases;
         nbd_leases = l;
+        notice_("%s: served again", nbd_lease_text(l, lease));
         return 0;
 }
 

@@ -8,8 +8,6 @@
 #include "memnode/members.h"
 #include "memnode/nbd/export.h"
 
-#define LEASE_MARK      8                       /* digits of a lease's name that the log may show */
-
 struct lease {
         /* first: each nbd_export without a name in the settings is a lease */
         struct nbd_export e;
@@ -34,5 +32,7 @@ uint32_t nbd_export_take(struct nbd_export *e, const char *owner, struct party *
                          const char **text);
 /* The lease has no user any more: its grace time begins.  With the lock. */
 void nbd_lease_let_go(struct lease *l);
+/* For the log: the lease, as far as it may show, its owner and size. */
+const char *nbd_lease_text(const struct lease *l, char text[NBD_EXPORT_TEXT]);
 
 #endif

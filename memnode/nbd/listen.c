@@ -291,5 +291,6 @@ const struct server nbd_server = {
         .waits = nbd_waits,
         .stop = stop,
         .kept = nbd_kept,
+        .lose = nbd_exports_lose,
         .count = count,
 };

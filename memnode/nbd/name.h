@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define NBD_LEASE_MARK 8                /* digits of it that the log may show */
 #define NBD_LEASE_HEX   32
 /* Which connection this is: see members.h.  Member 0: the client tells its connections not
  * apart. */

@@ -38,10 +38,24 @@ static int guest_send(void *ctx, const void *data, size_t len)
         return nbd_wire_send(&c->wire, &(struct iovec){ (void *)data, len }, 1, c->until);
 }
 
+#define MARK_TEXT 32
+
+/* What the log may show of the lease that a name means; "" for others. */
+static const char *mark_of(const char *name, size_t len, char text[MARK_TEXT])
+{
+        struct nbd_lease_name n;
+
+        *text = 0;
+        if (nbd_lease_parse(name, len, &n) == 0)
+                snprintf(text, MARK_TEXT, "NBD lease %.*s...: ", NBD_LEASE_MARK, n.hex);
+        return text;
+}
+
 static uint32_t guest_attach(void *ctx, const char *name, size_t len, uint64_t *size,
                              const char **text)
 {
         struct nbd_connection *c = ctx;
+        char mark[MARK_TEXT];
 
         if (atomic_load_explicit(&stopping, memory_order_relaxed)) {
                 *text = "memnode is about to end";
@@ -49,8 +63,8 @@ static uint32_t guest_attach(void *ctx, const char *name, size_t len, uint64_t *
         }
         uint32_t error = nbd_fence_attach(&c->at, c->party, name, len, text);
         if (error) {
-                nbd_refused(c, error == NBD_REP_ERR_POLICY ? REFUSED_LIMIT : REFUSED_REQUEST, "%s",
-                            *text);
+                nbd_refused(c, error == NBD_REP_ERR_POLICY ? REFUSED_LIMIT : REFUSED_REQUEST,
+                            "%s%s", mark_of(name, len, mark), *text);
                 return error;
         }
         nbd_export_describe(c->at.e, c->description);
@@ -151,6 +165,7 @@ static bool breaks_for_a_while(const struct nbd_connection *c)
 
 static void serve(struct nbd_connection *c)
 {
+        char text[NBD_EXPORT_TEXT];
         bool structured;
 
         if (!choose(c, &structured)) {
@@ -159,7 +174,8 @@ static void serve(struct nbd_connection *c)
                         nbd_export_await(c->at.e, &c->at.who);
                 return;
         }
-        info_("%s: uses an export of %llu bytes", c->peer, (unsigned long long)c->at.e->size);
+        info_("%s: uses an export of %llu bytes: %s", c->peer, (unsigned long long)c->at.e->size,
+              nbd_export_text(c->at.e, text));
         struct nbd_link l = { .wire = &c->wire, .e = c->at.e, .structured = structured,
                               .kept = opt.resume && nbd_export_has_status(c->at.e),
                               .stopping = &stopping, .cut = &c->at.cut,

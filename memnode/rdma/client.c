@@ -293,6 +293,13 @@ void client_end(struct client *cl)
         worker_add(&cl->end);
 }
 
+void client_loses(const struct client *cl)
+{
+        char a[32];
+
+        warnx_("%s loses the %s that it has here", cl->name, size_text(cl->bytes, a));
+}
+
 void client_tick(uint64_t now)
 {
         uint32_t grace = __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);

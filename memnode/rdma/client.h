@@ -17,6 +17,7 @@ struct client *client_find(uint64_t id);        /* NULL */
 /* Ends its data connections; the worker ends its registrations, and gives its memory back, once it
  * has done all else of this client.  Its control connections then belong to no client. */
 void client_end(struct client *cl);
+void client_loses(const struct client *cl);     /* says that its leases end with memnode */
 void client_tick(uint64_t now);         /* ends clients that have been gone for too long */
 /* A client that was taken over has come through this device: has its leases registered there.
  * False: that takes a while, or cannot be done now, with a warning. */

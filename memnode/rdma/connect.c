@@ -333,7 +333,7 @@ static bool end_older(const struct client *cl, uint64_t member)
 static void rejoin(struct client *cl, const struct connection *c, bool again)
 {
         if (again || !cl->controls)
-                warnx_("%s at %s is back", cl->name, c->peer);
+                notice_("%s at %s is back", cl->name, c->peer);
         else
                 info_("another process of %s comes from %s", cl->name, c->peer);
         cl->controls++;

@@ -233,7 +233,7 @@ static bool hello(struct connection *c, const struct node_hello *m)
         w->keeps = opt.resume ? NODE_KEEPS : 0;
         if (gethostname(w->name, sizeof(w->name) - 1) != 0)
                 snprintf(w->name, sizeof(w->name), "memnode");
-        warnx_("%s at %s is served", cl->name, c->peer);
+        notice_("%s at %s is served", cl->name, c->peer);
         return send_message(c, w);
 }
 
@@ -429,7 +429,7 @@ static bool obey(struct connection *c, const struct node_request *rq)
         case NODE_MOVED:
                 return moved(c, rq->moved.moved);
         default:
-                warnx_("%s says goodbye: its memory is free", c->client->name);
+                notice_("%s says goodbye: its memory is free", c->client->name);
                 client_end(c->client);
                 return close_soon(c);
         }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include "common/clock.h"
 #include "common/message.h"
+#include "common/size.h"
 #include "account.h"
 #include "admission/party.h"
 #include "rdma/client.h"
@@ -59,6 +60,7 @@ static int take_piece(struct client *cl, struct resume_piece *p, char *why, size
 int rdma_take_over(struct resume_lease *from, char *why, size_t n)
 {
         struct client *cl = clients;
+        char a[32];
         int err = 0;
 
         while (cl && cl->id != from->incarnation)
@@ -85,11 +87,13 @@ int rdma_take_over(struct resume_lease *from, char *why, size_t n)
         cl->restarts = from->restarts + 1;
         for (uint32_t k = 0; k < from->npieces && !err; k++)
                 err = take_piece(cl, &from->piece[k], why, n);
-        if (err)
+        if (err) {
                 client_end(cl);
-        else
-                cl->members = from->members;
-        return err;
+                return err;
+        }
+        cl->members = from->members;
+        notice_("%s is served again, with %s", cl->name, size_text(cl->bytes, a));
+        return 0;
 }
 
 void clients_begin_grace(void)
@@ -163,6 +167,12 @@ static int add(struct resume_list *list, const struct client *cl)
         int err = resume_add(list, &to, piece, n);
         free(piece);
         return err;
+}
+
+void rdma_lose(bool are_kept)
+{
+        for (const struct client *cl = kept; cl && !are_kept; cl = cl->next)
+                client_loses(cl);
 }
 
 int rdma_kept(struct resume_list *list)

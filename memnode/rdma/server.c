@@ -67,6 +67,15 @@ static void cm_events(void)
         }
 }
 
+/* Are all its processes here, and have said that their pages are elsewhere? */
+static bool has_moved(const struct client *cl)
+{
+        for (const struct connection *c = connections; c; c = c->next)
+                if (c->client == cl && c->kind == NODE_CONTROL && !c->ended && !c->moved)
+                        return false;
+        return cl->controls;
+}
+
 static void say_goodbye(void)
 {
         rdma_ending = true;
@@ -77,6 +86,9 @@ static void say_goodbye(void)
                 connection_drop_job(c); /* so that the end does not wait for it */
         if (opt.resume)
                 clients_keep();
+        for (const struct client *cl = clients; cl; cl = cl->next)
+                if (cl->nleases && !has_moved(cl))
+                        client_loses(cl);
         for (struct connection *c = connections; c; c = c->next)
                 if (c->kind == NODE_CONTROL && !c->ended)
                         control_goodbye(c);
@@ -419,5 +431,6 @@ const struct server rdma_server = {
         .stop = stop,
         .kept = rdma_kept,
         .print = print,
+        .lose = rdma_lose,
         .count = count,
 };

@@ -70,6 +70,13 @@ void warnx_(const char *fmt, ...)
         format(fmt, ap);
         va_end(ap);
 }
+void notice_(const char *fmt, ...)
+{
+        va_list ap;
+        va_start(ap, fmt);
+        format(fmt, ap);
+        va_end(ap);
+}
 void info_(const char *fmt, ...)
 {
         va_list ap;

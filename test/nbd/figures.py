@@ -3,6 +3,7 @@ What memnode writes for Prometheus (--stats): that it counts what happened, and 
 
 usage: figures.py FOLDER MEMNODE
 """
+import atexit
 import os
 import re
 import shutil
@@ -49,10 +50,12 @@ def until(path, wanted, seconds=10):
 
 
 def start(*options):
-    return subprocess.Popen(
+    p = subprocess.Popen(
         [memnode, "--size", "64M", "--hugepages", "none", "--listen", f"nbd+unix://{at}",
          "--stats", path, "--stats-interval", "1", "--grace", "1", *options],
         stderr=open(f"{folder}/figures.log", "a"), preexec_fn=lambda: os.umask(0o077))
+    atexit.register(p.kill)
+    return p
 
 
 def end(p, by=signal.SIGTERM):

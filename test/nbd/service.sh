@@ -250,7 +250,7 @@ sys.stdout.write(b"".join(iter(lambda: s.recv(65536), b"")).decode())'
             "$WORK/statistics"
         kill -USR1 "$3"
         for i in {1..50}; do
-            sed -n "s/^memnode: \(pool\|account\)/\1/p" "$4" |
+            sed -n "s/^.* memnode: \(pool\|account\)/\1/p" "$4" |
                 diff - <(grep "^\(pool\|account\)" "$WORK/statistics") && exit 0
             sleep 0.1
         done
@@ -327,6 +327,7 @@ service_tests() {
         --listen nbd://127.0.0.1:0
     check_alone "a standard error that no process reads stops nothing" \
         python3 "$here/deaf.py" "$WORK/deaf.sock" "$memnode"
+    check_alone "the log: times, levels, names" python3 "$here/log.py" "$WORK" "$memnode"
     check_alone "--stats: figures for Prometheus" python3 "$here/figures.py" "$WORK" "$memnode"
     check_alone "descriptors that are used up while clients wait" \
         python3 "$here/crowd.py" "$WORK" "$memnode"

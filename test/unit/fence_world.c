@@ -86,6 +86,7 @@ struct timespec deadline_in_ms(uint64_t ms)
 }
 void info_(const char *fmt, ...) { (void)fmt; }
 void warnx_(const char *fmt, ...) { (void)fmt; }
+void notice_(const char *fmt, ...) { (void)fmt; }
 
 /* ---- locks ---- */
 
