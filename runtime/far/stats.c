@@ -129,13 +129,19 @@ static void add_repairs(struct stats *s)
 
 static void add_state(struct stats *s, const struct far_node *n, const char *number)
 {
-        static const struct stats_kind kind = {
+        static const struct stats_kind down = {
+                .key = "node.%.down", .type = STATS_GAUGE, .metric = "node_down", .label = "node",
+                .title = "down", .help = "1 if a node does not answer, or is lost",
+        }, kind = {
                 .key = "node.%.state", .type = STATS_TEXT, .label = "node", .title = "state",
                 .help = "Whether a node is used, is draining, is drained, or is lost",
         };
         const char *state = drain_state(n);
 
         stats_text(s, &kind, number, state ? state : n->lost ? "lost" : "used", false);
+        stats_count(s, &down, number,
+                    !atomic_load_explicit(&n->is_drained, memory_order_relaxed) &&
+                    (n->lost || __atomic_load_n(&n->down_since, __ATOMIC_RELAXED)));
 }
 
 /* From the first scrub on. */
@@ -199,9 +205,11 @@ static void add_copied(struct stats *s)
 
 void far_stats(struct stats *s)
 {
-        static const struct stats_kind url = {
+        static const struct stats_kind name = {
+                .key = "node.%.name", .type = STATS_TEXT, .label = "node",
+        }, url = {
                 .key = "node.%.url", .type = STATS_TEXT, .label = "node", .title = "node",
-                .help = "The nodes, by number",
+                .help = "The nodes",
         }, leased = {
                 .key = "node.%.leased_bytes", .type = STATS_GAUGE, .unit = STATS_BYTES,
                 .metric = "node_leased", .label = "node", .title = "leased",
@@ -221,6 +229,7 @@ void far_stats(struct stats *s)
                 const struct far_node *n = far_node_at(i);
                 snprintf(number, sizeof(number), "%u", i);
                 stats_text(s, &url, number, n->url, false);
+                stats_text(s, &name, number, n->option->name, false);
                 stats_count(s, &leased, number,
                             __atomic_load_n(&n->leased, __ATOMIC_RELAXED) * PAGE_SIZE);
                 add_timing(s, n->option, number);

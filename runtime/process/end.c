@@ -20,8 +20,8 @@
 #include "signal/signals.h"
 #include "stats/report.h"
 
-/* Leaks that were found; writes statistics and profile. */
-static int64_t last_reports(struct thread *t)
+/* Leaks that were found; writes statistics, of a program that ended with that status, and profile. */
+static int64_t last_reports(struct thread *t, int status)
 {
         int64_t leaks = 0;
 
@@ -33,7 +33,7 @@ static int64_t last_reports(struct thread *t)
                 service_release();
         }
         if (opt.stats)
-                stats_report();
+                stats_report(status);
         profile_write(t);
         replay_end();
         return leaks;
@@ -53,13 +53,13 @@ void program_goodbye(void)
         far_end();
 }
 
-void program_report(struct thread *t) { judge(last_reports(t)); }
+void program_executes(struct thread *t) { judge(last_reports(t, STATS_EXECVE)); }
 
 /* The program exits by itself: statistics, leak check, exit status. */
 static _Noreturn void program_exit(struct thread *t, int status)
 {
         ctl_end();
-        int64_t leaks = last_reports(t);
+        int64_t leaks = last_reports(t, status & 255);
         program_goodbye();
         judge(leaks);
         threads_stop_for_good();
@@ -79,7 +79,7 @@ static _Noreturn void program_killed(struct thread *t, const struct thread_end *
               end->code, (unsigned long long)t->v->regs.rip, (unsigned long long)end->addr);
         if (!t->vforked) {              /* the program belongs to its parent */
                 ctl_end();
-                last_reports(t);
+                last_reports(t, 128 + signo);
                 program_goodbye();
                 threads_stop_for_good();
         }

@@ -84,7 +84,7 @@ static void end(struct thread *t, bool goodbye)
         if (t->vforked)
                 threads_let_go(t);
         else
-                program_report(t);
+                program_executes(t);
         if (goodbye)
                 program_goodbye();
 }

@@ -47,3 +47,13 @@ uint64_t histogram_mean_ns(const struct histogram *h)
 }
 
 uint64_t histogram_sum_ns(const struct histogram *h) { return histogram_ns(h, h->ticks); }
+
+uint64_t histogram_row_end(unsigned row)
+{
+        static const unsigned char step[] = { 1, 2, 5 };
+        uint64_t end = step[row % 3];
+
+        for (unsigned i = 0; i < row / 3; i++)
+                end *= 10;
+        return end;
+}

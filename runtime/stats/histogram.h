@@ -25,6 +25,11 @@ uint64_t histogram_ns(const struct histogram *h, uint64_t ticks);
 /* The largest latency of a bucket, in ticks. */
 uint64_t histogram_end(unsigned bucket);
 
+/* Rows that are the same on all hosts end at 1, 2, 5, 10, 20 ... ns.  A bucket counts in the row in
+ * which it ends, so a row may lack samples of the last eighth below its end. */
+#define HISTOGRAM_ROWS 40
+uint64_t histogram_row_end(unsigned row);
+
 /* The points that are shown of each histogram. */
 struct histogram_point { const char *name; uint64_t per_million; };
 #define HISTOGRAM_POINTS 5

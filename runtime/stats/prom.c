@@ -1,10 +1,11 @@
 /*
  * Prometheus's text format, version 0.0.4, for the textfile collector of node_exporter: base units,
- * one HELP and one TYPE a metric, cumulative buckets.  Each sample is labelled with the process and
- * the number of its execve calls, so that the files of several can be collected together.
+ * one HELP and one TYPE a metric, cumulative buckets.  Each sample has the report's name as a label,
+ * so that the files of several processes can be collected together, and a series goes on when the
+ * program is started again.  The process is a label of vmrun_info alone.
  *
- * A histogram has a bucket an octave, since each bucket is a time series; its bounds are ends of
- * vmrun's own buckets, so the counts are exact.
+ * A histogram has few buckets, since each is a time series; their bounds do not depend on the TSC,
+ * so that those of several hosts can be added up.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -14,11 +15,53 @@
 #include "stats/formats.h"
 #include "stats/model.h"
 
-/* Of 64 ticks (some 20 ns) to 2^36 (some 20 s). */
-#define FIRST_BOUND ((6 - HIST_SUB + 1) << HIST_SUB)
-#define LAST_BOUND  ((36 - HIST_SUB + 1) << HIST_SUB)
+/* Rows of histogram.h: of 100 ns to 10 s. */
+#define FIRST_BOUND 6
+#define LAST_BOUND  30
 
-struct prom { const struct stats *s; FILE *f; uint64_t pid, execs; };
+/* Texts "LABEL.INSTANCE.name": what stands for an instance. */
+#define NAMES 128
+
+struct prom {
+        const struct stats *s;
+        FILE *f;
+        const char *report;
+        const struct stats_item *named[NAMES];
+        unsigned names;
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+        size_t n = strlen(text), m = strlen(end);
+
+        return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static void find_names(struct prom *p)
+{
+        for (unsigned n = 0; n < p->s->n && p->names < NAMES; n++) {
+                const struct stats_kind *k = p->s->item[n].kind;
+                if (k->type == STATS_TEXT && k->label && !k->help && ends_with(k->key, ".%.name"))
+                        p->named[p->names++] = &p->s->item[n];
+        }
+}
+
+/* The value of the label for an instance: of two with one name the second has its number, too. */
+static void print_instance(const struct prom *p, const char *label, const char *instance)
+{
+        const struct stats_item *of = NULL;
+        bool twice = false;
+
+        for (unsigned n = 0; n < p->names && !of; n++)
+                if (strcmp(p->named[n]->kind->label, label) == 0 &&
+                    strcmp(p->named[n]->instance, instance) == 0)
+                        of = p->named[n];
+        for (unsigned n = 0; of && p->named[n] != of; n++)
+                twice |= p->named[n]->kind == of->kind && strcmp(p->named[n]->text, of->text) == 0;
+        prom_escaped(p->f, of ? of->text : instance);
+        if (twice)
+                fprintf(p->f, " (%s)", instance);
+}
 
 /* The name of a metric or label: a character that it may not have becomes an underscore. */
 static void print_name(FILE *f, const char *name, size_t n)
@@ -30,10 +73,12 @@ static void print_name(FILE *f, const char *name, size_t n)
 /* The labels that all samples have, after the brace; more may follow. */
 static void print_labels(const struct prom *p, const char *label, const char *value)
 {
-        fprintf(p->f, "{pid=\"%" PRIu64 "\",exec=\"%" PRIu64 "\"", p->pid, p->execs);
+        fprintf(p->f, "{vmrun=\"");
+        prom_escaped(p->f, p->report);
+        putc('"', p->f);
         if (label && *value) {
                 fprintf(p->f, ",%s=\"", label);
-                prom_escaped(p->f, value);
+                print_instance(p, label, value);
                 putc('"', p->f);
         }
 }
@@ -67,14 +112,14 @@ static void print_latency(const struct prom *p, const struct stats_item *i)
         uint64_t below = 0;
 
         metric(i->kind, name);
-        for (unsigned b = 0; b < LAST_BOUND; b++) {
-                below += h->bucket[b];
-                if (b + 1 < FIRST_BOUND || (b + 1) % (1u << HIST_SUB))
-                        continue;
+        for (unsigned row = FIRST_BOUND, b = 0; row <= LAST_BOUND; row++) {
+                while (b < HIST_BUCKETS &&
+                       histogram_ns(h, histogram_end(b)) <= histogram_row_end(row))
+                        below += h->bucket[b++];
                 fprintf(p->f, "%s_bucket", name);
                 print_labels(p, i->kind->label, i->instance);
-                fprintf(p->f, ",le=\"%.6g\"} %" PRIu64 "\n",
-                        (double)histogram_end(b) / ((double)h->tsc_khz * 1000), below);
+                fprintf(p->f, ",le=\"%g\"} %" PRIu64 "\n",
+                        (double)histogram_row_end(row) / 1e9, below);
         }
         fprintf(p->f, "%s_bucket", name);
         print_labels(p, i->kind->label, i->instance);
@@ -115,6 +160,19 @@ static void print_kind(const struct prom *p, const struct stats_kind *k)
 
 static size_t group_of(const struct stats_kind *k) { return strcspn(k->key, "."); }
 
+static bool is_about(const struct stats_kind *k) { return strncmp(k->key, "about.", 6) == 0; }
+
+/* "vmrun_node_info"; of what runs where just "vmrun_info". */
+static void print_metric(const struct prom *p, const struct stats_kind *k)
+{
+        fprintf(p->f, "vmrun_");
+        if (!is_about(k)) {
+                print_name(p->f, k->key, group_of(k));
+                putc('_', p->f);
+        }
+        fprintf(p->f, "info");
+}
+
 static bool same_group(const struct stats_kind *a, const struct stats_kind *b)
 {
         return group_of(a) == group_of(b) && strncmp(a->key, b->key, group_of(a)) == 0;
@@ -130,7 +188,7 @@ static bool names_itself(const struct stats_kind *k)
 
 static bool same_sample(const struct stats_item *a, const struct stats_item *b)
 {
-        return b->kind->type == STATS_TEXT && same_group(a->kind, b->kind) &&
+        return b->kind->type == STATS_TEXT && b->kind->help && same_group(a->kind, b->kind) &&
                (names_itself(b->kind) || strcmp(a->instance, b->instance) == 0);
 }
 
@@ -138,10 +196,11 @@ static void print_texts(const struct prom *p, const struct stats_item *of)
 {
         char name[STATS_KEY];
 
-        fprintf(p->f, "vmrun_");
-        print_name(p->f, of->kind->key, group_of(of->kind));
-        fprintf(p->f, "_info");
+        print_metric(p, of->kind);
         print_labels(p, of->kind->label, names_itself(of->kind) ? "" : of->instance);
+        if (is_about(of->kind))
+                fprintf(p->f, ",pid=\"%" PRIu64 "\",exec=\"%" PRIu64 "\"",
+                        stats_value(p->s, "pid"), stats_value(p->s, "execs"));
         for (unsigned n = 0; n < p->s->n; n++) {
                 const struct stats_item *i = &p->s->item[n];
                 if (!same_sample(of, i))
@@ -162,14 +221,15 @@ static void print_group(const struct prom *p, unsigned first)
 {
         const struct stats_item *of = &p->s->item[first];
 
-        fprintf(p->f, "# HELP vmrun_");
-        print_name(p->f, of->kind->key, group_of(of->kind));
-        fprintf(p->f, "_info %s\n# TYPE vmrun_", of->kind->help);
-        print_name(p->f, of->kind->key, group_of(of->kind));
-        fprintf(p->f, "_info gauge\n");
+        fprintf(p->f, "# HELP ");
+        print_metric(p, of->kind);
+        fprintf(p->f, " %s\n# TYPE ", of->kind->help);
+        print_metric(p, of->kind);
+        fprintf(p->f, " gauge\n");
         for (unsigned n = first; n < p->s->n; n++) {
                 const struct stats_item *i = &p->s->item[n];
-                bool seen = i->kind->type != STATS_TEXT || !same_group(of->kind, i->kind);
+                bool seen = i->kind->type != STATS_TEXT || !i->kind->help ||
+                            !same_group(of->kind, i->kind);
                 for (unsigned m = first; !seen && m < n; m++)
                         seen = same_sample(i, &p->s->item[m]);
                 if (!seen)
@@ -179,14 +239,17 @@ static void print_group(const struct prom *p, unsigned first)
 
 void stats_print_prom(const struct stats *s, FILE *f)
 {
-        const struct prom p = { s, f, stats_value(s, "pid"), stats_value(s, "execs") };
+        const struct stats_item *name = stats_find(s, "name");
+        struct prom p = { .s = s, .f = f, .report = name ? name->text : "" };
+
+        find_names(&p);
 
         for (unsigned n = 0; n < s->n; n++) {
                 const struct stats_kind *k = s->item[n].kind;
-                bool text = k->type == STATS_TEXT, seen = !text && !k->metric;
+                bool text = k->type == STATS_TEXT, seen = text ? !k->help : !k->metric;
                 for (unsigned m = 0; !seen && m < n; m++) {
                         const struct stats_kind *o = s->item[m].kind;
-                        seen = text ? o->type == STATS_TEXT && same_group(k, o) : o == k;
+                        seen = text ? o->type == STATS_TEXT && o->help && same_group(k, o) : o == k;
                 }
                 if (!seen && text)
                         print_group(&p, n);

@@ -30,33 +30,11 @@
 static struct stats_place place = { .file = OUTFILE_NONE, .direct_fd = -1 };
 
 pthread_mutex_t stats_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool over;                       /* the last report was printed; under stats_lock */
+/* Under stats_lock: */
+static bool over;                       /* the last report was printed */
+static char ended[8];                   /* how the program ended; "": it runs */
 
-/* --- the process that the report is of --- */
-
-static void add_identity(struct stats *s)
-{
-        static const struct stats_kind version = {
-                .key = "vmrun_statistics", .type = STATS_GAUGE,
-                .help = "Version of the flat format",
-        }, pid = {
-                .key = "pid", .type = STATS_GAUGE, .help = "Process id",
-        }, execs = {
-                .key = "execs", .type = STATS_GAUGE, .help = "Calls of execve since the start",
-        };
-
-        stats_count(s, &version, NULL, 1);
-        stats_count(s, &pid, NULL, (uint64_t)getpid());
-        stats_count(s, &execs, NULL, place.file.execs);
-}
-
-/* --- where it goes --- */
-
-static _Noreturn void cannot_write(int err)
-{
-        die_(EXIT_VMRUN_FAILED, "--stats=%s: cannot be written: %s: %s", opt.stats_file,
-             strerror(-err), outfile_cure(err));
-}
+bool stats_has_file(void) { return opt.stats_file && place.direct_fd < 0; }
 
 /* The suffix that decides the format, with its dot; "": none. */
 static const char *suffix_of(const char *name, enum stats_format *format)
@@ -74,6 +52,62 @@ static const char *suffix_of(const char *name, enum stats_format *format)
                 }
         }
         return name + n;
+}
+
+/* The name of the file that this process writes. */
+static void file_name(char name[NAME_MAX + 1])
+{
+        enum stats_format format;
+
+        outfile_name(&place.file, (size_t)(suffix_of(place.file.name, &format) - place.file.name),
+                     name);
+}
+
+/* --- the process that the report is of --- */
+
+/* That of its file, so that two files of a folder have two; without a file the process id. */
+static void add_name(struct stats *s)
+{
+        static const struct stats_kind kind = { .key = "name", .type = STATS_TEXT };
+        enum stats_format format;
+        char name[NAME_MAX + 1];
+
+        if (stats_has_file()) {
+                file_name(name);
+                name[suffix_of(name, &format) - name] = 0;
+        } else {
+                snprintf(name, sizeof(name), "%d", getpid());
+        }
+        stats_text(s, &kind, NULL, name, false);
+}
+
+static void add_identity(struct stats *s)
+{
+        static const struct stats_kind version = {
+                .key = "vmrun_statistics", .type = STATS_GAUGE,
+                .help = "Version of the flat format",
+        }, pid = {
+                .key = "pid", .type = STATS_GAUGE, .help = "Process id",
+        }, execs = {
+                .key = "execs", .type = STATS_GAUGE, .help = "Calls of execve since the start",
+        }, end = {
+                .key = "ended", .type = STATS_GAUGE, .metric = "ended", .label = "status",
+                .help = "1 with its exit status if the program has ended, or with execve",
+        };
+
+        stats_count(s, &version, NULL, 1);
+        stats_count(s, &pid, NULL, (uint64_t)getpid());
+        stats_count(s, &execs, NULL, place.file.execs);
+        stats_count(s, &end, ended, *ended != 0);
+        add_name(s);
+}
+
+/* --- where it goes --- */
+
+static _Noreturn void cannot_write(int err)
+{
+        die_(EXIT_VMRUN_FAILED, "--stats=%s: cannot be written: %s: %s", opt.stats_file,
+             strerror(-err), outfile_cure(err));
 }
 
 void stats_init(void)
@@ -113,8 +147,6 @@ void stats_adopt(const struct stats_place *p)
         place = *p;
 }
 
-bool stats_has_file(void) { return opt.stats_file && place.direct_fd < 0; }
-
 /* 0, or -errno; the caller frees *text. */
 static int make_text(char **text, size_t *size)
 {
@@ -130,13 +162,10 @@ static int make_text(char **text, size_t *size)
 static void replace_file(bool last)
 {
         static bool failed;             /* said once, and at the end */
-        enum stats_format format;
         char name[NAME_MAX + 1], *text = NULL;
         size_t size = 0;
 
-        /* Programs that collect such files look for their suffix. */
-        outfile_name(&place.file, (size_t)(suffix_of(place.file.name, &format) - place.file.name),
-                     name);
+        file_name(name);
         int err = make_text(&text, &size);
         if (!err)
                 err = outfile_replace(&place.file, name, text, size);
@@ -194,11 +223,15 @@ int stats_reset(void)
         return err;
 }
 
-void stats_report(void)
+void stats_report(int status)
 {
         /* A thread that reports meanwhile may wait for its reader. */
         if (!opt.stats || !lock_within(&stats_lock, READER_MS))
                 return;
+        if (status == STATS_EXECVE)
+                strcpy(ended, "execve");
+        else
+                snprintf(ended, sizeof(ended), "%d", status & 255);
         stats_print_report(true);
         pthread_mutex_unlock(&stats_lock);
 }
@@ -209,5 +242,6 @@ void stats_goes_on(void)
 {
         pthread_mutex_lock(&stats_lock);
         over = false;
+        *ended = 0;
         pthread_mutex_unlock(&stats_lock);
 }

@@ -24,9 +24,11 @@ int stats_reset(void);
 /* Remembers where opt.stats_file is, before the program can change directory or root; ends vmrun if
  * it cannot be written. */
 void stats_init(void);
-/* Prints the last report where --stats says; nothing without --stats.  After it no report is
- * printed, unless stats_goes_on() says that the program did not end after all. */
-void stats_report(void);
+/* Prints the last report where --stats says; nothing without --stats.  status: of which the lowest
+ * eight bits count, 128 and the number of a signal, or STATS_EXECVE.  After it no report is printed,
+ * unless stats_goes_on() says that the program did not end after all. */
+#define STATS_EXECVE (-1)
+void stats_report(int status);
 void stats_goes_on(void);
 
 /* Where reports go: a name in a directory, or a file that is not replaced (a terminal, a pipe). */

@@ -25,8 +25,8 @@ enum stats_unit { STATS_NUMBER, STATS_BYTES, STATS_NS };
  * instance's name. */
 struct stats_kind {
         /* "faults.%": the parts between dots nest in JSON.  Of a text the part behind the last dot
-         * becomes a label in Prometheus's format, and the part before it the metric, as in
-         * vmrun_about_info{kernel="..."}. */
+         * becomes a label in Prometheus's format, and the first part the metric, as in
+         * vmrun_node_info{url="..."}. */
         const char *key;
         enum stats_type type;
         enum stats_unit unit;
@@ -36,7 +36,9 @@ struct stats_kind {
         const char *label;              /* and its label for the instance, if key has a % */
         /* Its name in the table; NULL: not shown there. */
         const char *title;
-        const char *help;               /* one sentence, without a full stop */
+        /* One sentence, without a full stop.  NULL: not in Prometheus's format, except that a text
+         * "LABEL.%.name" stands for its instance there. */
+        const char *help;
 };
 
 struct stats;                           /* a snapshot */

@@ -179,28 +179,15 @@ static void print_latencies(const struct stats *s, FILE *f)
         }
 }
 
-/* Rows of a histogram end at 1, 2, 5, 10, 20 ... ns.  A bucket counts in the row in which it
- * ends. */
-#define ROWS 40
-
-static uint64_t row_end(unsigned row)
-{
-        static const unsigned char step[] = { 1, 2, 5 };
-        uint64_t end = step[row % 3];
-
-        for (unsigned i = 0; i < row / 3; i++)
-                end *= 10;
-        return end;
-}
-
 static void print_histogram(const struct stats_item *i, FILE *f)
 {
-        uint64_t row[ROWS] = { 0 }, most = 0;
+        uint64_t row[HISTOGRAM_ROWS] = { 0 }, most = 0;
         char title[STATS_KEY], a[32], b[32], c[32];
-        unsigned first = ROWS, last = 0;
+        unsigned first = HISTOGRAM_ROWS, last = 0;
 
         for (unsigned n = 0, r = 0; n < HIST_BUCKETS; n++) {
-                while (r + 1 < ROWS && histogram_ns(i->h, histogram_end(n)) > row_end(r))
+                while (r + 1 < HISTOGRAM_ROWS &&
+                       histogram_ns(i->h, histogram_end(n)) > histogram_row_end(r))
                         r++;
                 row[r] += i->h->bucket[n];
                 if (i->h->bucket[n]) {
@@ -218,8 +205,10 @@ static void print_histogram(const struct stats_item *i, FILE *f)
                 if (!n && row[r])
                         bar[n++] = '.';
                 bar[n] = 0;
-                fprintf(f, "%9s to %8s%13s |%-*s|\n", stats_ns_text(r ? row_end(r - 1) : 0, a),
-                        stats_ns_text(row_end(r), b), count_text(row[r], c), BAR_WIDTH, bar);
+                fprintf(f, "%9s to %8s%13s |%-*s|\n",
+                        stats_ns_text(r ? histogram_row_end(r - 1) : 0, a),
+                        stats_ns_text(histogram_row_end(r), b), count_text(row[r], c), BAR_WIDTH,
+                        bar);
         }
 }
 

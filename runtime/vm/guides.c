@@ -94,12 +94,11 @@ static const struct stats_kind calls_kind = {
         .title = "calls", .help = "Calls of a guide of the program",
 };
 static const struct stats_kind name_kind = {
-        .key = "guide.%.name", .type = STATS_TEXT, .title = "guide %",
-        .help = "The function, as the program names it",
+        .key = "guide.%.name", .type = STATS_TEXT, .label = "guide", .title = "guide %",
 };
 static const struct stats_kind state_kind = {
-        .key = "guide.%.state", .type = STATS_TEXT, .title = "state",
-        .help = "on; off: taken back, or its code is gone; removed: stopped three times",
+        .key = "guide.%.state", .type = STATS_TEXT, .label = "guide", .title = "state",
+        .help = "Guides: on; off: taken back, or its code is gone; removed: stopped three times",
 };
 #define ENDED(name, shown, what)                                                                 \
         { .key = "guide.%." name, .type = STATS_COUNTER, .metric = "guide_" name,                \

@@ -219,7 +219,8 @@ def statistics():
         with tempfile.NamedTemporaryFile("w", suffix="." + form) as f:
             f.write(ctl(p.pid, "stats", "--" + form))
             f.flush()
-            r = subprocess.run([sys.executable, f"{here}/stats.py", form, f.name],
+            r = subprocess.run([sys.executable, f"{here}/stats.py",
+                                form + "-of-vmctl" * (form == "prom"), f.name],
                                capture_output=True, text=True)
             check(r.returncode == 0, r.stdout[:300])
     check(json.loads(ctl(p.pid, "stats", "--json"))["pid"] == p.pid, "of another process")

@@ -74,6 +74,20 @@ table_on_terminal() {
 
 formats() {
     local name kind why LIMIT=$limit
+    name='--stats=FILE.prom tells of the end'
+    if selected "$name"; then
+        why=''
+        # shellcheck disable=SC2016 # for the inner shell
+        run_limited "$vmrun" --stats="$WORK/end.prom" "${vmrun_flags[@]}" -- \
+            bash -c 'exec sh -c "kill -SEGV \$\$"'
+        grep -q '^vmrun_ended{vmrun="end",status="execve"} 1$' "$WORK/end.prom" ||
+            why='no execve'
+        grep -q '^vmrun_ended{vmrun="end\.[0-9]*\.1",status="139"} 1$' "$WORK"/end.*.1.prom ||
+            why="${why:+$why; }no signal"
+        grep -q '^vmrun_info{vmrun="end",pid="[0-9]*",exec="0",.*program="bash"' \
+            "$WORK/end.prom" || why="${why:+$why; }no process"
+        verdict_of "$name" "$why"
+    fi
     for kind in json prom; do
         name="--stats=FILE.$kind"
         selected "$name" || continue

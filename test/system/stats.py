@@ -4,11 +4,13 @@ Checks files that --stats wrote.
 
 usage: stats.py json FILE...       JSON as it must be
        stats.py prom FILE          Prometheus's text format; by promtool too, where it is installed
+       stats.py prom-of-vmctl FILE    the same, which vmctl printed
        stats.py agree FLAT JSON PROM    one snapshot in three formats
 
 Prints each error, and exits with 1 if there is one.
 """
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -83,6 +85,9 @@ def check_json(path):
 
 # --- Prometheus ---
 
+# Those of all hosts: 100 ns to 10 s.
+BOUNDS = [float(f"{step}e{power}") for power in range(-7, 1) for step in (1, 2, 5)] + [10.0]
+
 NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 LABEL = rf'({NAME})="((?:[^"\\\n]|\\["\\n])*)"'
 SAMPLE = re.compile(rf"({NAME})(?:\{{((?:{LABEL})(?:,(?:{LABEL}))*)\}})? (\S+)")
@@ -94,6 +99,8 @@ def check_histogram(name, series):
         buckets = parts.get("_bucket", [])
         bounds = [float(le) for le, _ in buckets]
         counts = [n for _, n in buckets]
+        if bounds[:-1] != BOUNDS:
+            wrong(f"{name}{labels}: bounds are {bounds}, not those of all hosts")
         if bounds != sorted(set(bounds)) or counts != sorted(counts):
             wrong(f"{name}{labels}: buckets do not rise")
         if not bounds or bounds[-1] != float("inf") or counts[-1] != parts.get("_count"):
@@ -102,8 +109,8 @@ def check_histogram(name, series):
             wrong(f"{name}{labels}: no _sum")
 
 
-def check_prom(path):
-    """Returns the samples: {(name, labels): value}."""
+def check_prom(path, named=True):
+    """Returns the samples: {(name, labels): value}.  named: they have the name of the file."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     if not text.endswith("\n"):
@@ -136,8 +143,8 @@ def check_prom(path):
             labels = re.findall(LABEL, sample[2] or "")
             if len({label for label, _ in labels}) != len(labels):
                 wrong(f"line {number}: a label twice")
-            if not {"pid", "exec"} <= {label for label, _ in labels}:
-                wrong(f"line {number}: no process")
+            if labels[:1] != [("vmrun", os.path.basename(path).removesuffix(".prom"))] and named:
+                wrong(f"line {number}: not the file's name")
             if (name, tuple(labels)) in samples:
                 wrong(f"line {number}: the series is there twice")
             samples[name, tuple(labels)] = value
@@ -174,7 +181,7 @@ def flat_of(path):
 
 
 def agree(flat_path, json_path, prom_path):
-    flat, tree, samples = flat_of(flat_path), check_json(json_path), check_prom(prom_path)
+    flat, tree, samples = flat_of(flat_path), check_json(json_path), check_prom(prom_path, named=False)
     expected = {}
     for key, value in leaves(tree):
         if isinstance(value, dict):
@@ -210,7 +217,8 @@ def main():
     what, *paths = sys.argv[1:]
     try:
         {"json": lambda *files: [check_json(file) for file in files],
-         "prom": check_prom, "agree": agree}[what](*paths)
+         "prom": check_prom, "agree": agree,
+         "prom-of-vmctl": lambda file: check_prom(file, named=False)}[what](*paths)
     except (ValueError, KeyError, IndexError, OSError) as error:
         wrong(f"{type(error).__name__}: {error}")
     for fault in faults[:20]:

@@ -39,12 +39,14 @@ static void add_identity(struct stats *s)
                 execs = { .key = "execs", .type = STATS_GAUGE }, cache = {
                 .key = "cache_bytes", .type = STATS_GAUGE, .unit = STATS_BYTES, .metric = "cache",
                 .help = "Size",
-        }, about = { .key = "about.%", .type = STATS_TEXT, .help = "About" };
+        }, about = { .key = "about.%", .type = STATS_TEXT, .help = "About" },
+           name = { .key = "name", .type = STATS_TEXT };
 
         stats_count(s, &pid, NULL, 77);
         stats_count(s, &execs, NULL, 3);
         stats_count(s, &cache, NULL, 3 << 19);
         stats_text(s, &about, "program", program, false);
+        stats_text(s, &name, NULL, "run", false);
 }
 
 static uint64_t moved;
@@ -55,6 +57,8 @@ static void add_nodes(struct stats *s)
         static const struct stats_kind url = {
                 .key = "node.%.url", .type = STATS_TEXT, .label = "node", .title = "node",
                 .help = "Nodes",
+        }, named = {
+                .key = "node.%.name", .type = STATS_TEXT, .label = "node",
         }, pages = {
                 .key = "node.%.read", .type = STATS_COUNTER, .metric = "node_pages_read",
                 .label = "node", .title = "pages read", .help = "Pages",
@@ -69,6 +73,10 @@ static void add_nodes(struct stats *s)
         for (unsigned i = 0; i < NODES; i++) {
                 snprintf(number, sizeof(number), "%u", i);
                 stats_text(s, &url, number, i ? "mem:4G" : "dax:/a \"b\\c\"\n\xff\xc3\xa4", false);
+        }
+        for (unsigned i = 0; i < NODES; i++) {
+                snprintf(number, sizeof(number), "%u", i);
+                stats_text(s, &named, number, i ? "m" : "far", false);
         }
         stats_text(s, &name, "stats-interval", "0.5", true);
         stats_text(s, &name, "config", "", false);
@@ -167,7 +175,7 @@ static void test_no_samples(void **state)
         assert_null(strstr(table, "small"));
         assert_non_null(strstr(table, "does not limit this program"));
         free(table);
-        assert_line(STATS_PROM, "vmrun_fault_latency_seconds_count{pid=\"77\",exec=\"3\","
+        assert_line(STATS_PROM, "vmrun_fault_latency_seconds_count{vmrun=\"run\","
                                 "kind=\"zero\"} 0");
 }
 
@@ -195,9 +203,17 @@ static void test_points(void **state)
         assert_line(STATS_TABLE,
                     "   200 us to   500 us            1 "
                     "|.                                       |");
-        assert_line(STATS_PROM, "vmrun_fault_latency_seconds_bucket{pid=\"77\",exec=\"3\","
+        assert_line(STATS_PROM, "vmrun_fault_latency_seconds_bucket{vmrun=\"run\","
                                 "kind=\"fetch\",le=\"+Inf\"} 1000");
-        assert_line(STATS_PROM, "vmrun_fault_latency_seconds_sum{pid=\"77\",exec=\"3\","
+        assert_line(STATS_PROM, "vmrun_fault_latency_seconds_bucket{vmrun=\"run\","
+                                "kind=\"fetch\",le=\"1e-06\"} 0");
+        assert_line(STATS_PROM, "vmrun_fault_latency_seconds_bucket{vmrun=\"run\","
+                                "kind=\"fetch\",le=\"2e-06\"} 999");
+        CONTROL->tsc_khz = KHZ + 12345;         /* another host */
+        assert_line(STATS_PROM, "vmrun_fault_latency_seconds_bucket{vmrun=\"run\","
+                                "kind=\"fetch\",le=\"2e-06\"} 999");
+        CONTROL->tsc_khz = KHZ;
+        assert_line(STATS_PROM, "vmrun_fault_latency_seconds_sum{vmrun=\"run\","
                                 "kind=\"fetch\"} 0.001285120");
 }
 
@@ -236,13 +252,14 @@ static void test_texts(void **state)
         (void)state;
         clear();
         assert_line(STATS_FLAT, "node.0.url dax:/a \"b\\c\"??\xc3\xa4");
-        assert_line(STATS_PROM, "vmrun_node_info{pid=\"77\",exec=\"3\",node=\"0\","
+        assert_line(STATS_PROM, "vmrun_node_info{vmrun=\"run\",node=\"far\","
                                 "url=\"dax:/a \\\"b\\\\c\\\"??\xc3\xa4\"} 1");
-        assert_line(STATS_PROM, "vmrun_setting_info{pid=\"77\",exec=\"3\",stats_interval=\"0.5\","
+        assert_line(STATS_PROM, "vmrun_setting_info{vmrun=\"run\",stats_interval=\"0.5\","
                                 "config=\"\"} 1");
+        assert_line(STATS_PROM, "vmrun_info{vmrun=\"run\",pid=\"77\",exec=\"3\",program=\"p\"} 1");
         moved += 10;
         assert_line(STATS_FLAT, "node.99.read 990");
-        assert_line(STATS_PROM, "vmrun_node_pages_read_total{pid=\"77\",exec=\"3\",node=\"99\"} "
+        assert_line(STATS_PROM, "vmrun_node_pages_read_total{vmrun=\"run\",node=\"m (99)\"} "
                                 "990");
 }
 
