@@ -1,6 +1,8 @@
 """The command line of the lab, checked."""
 
 import argparse
+import difflib
+import math
 import os
 import re
 import shlex
@@ -19,6 +21,34 @@ def fail(message):
     sys.exit(STATUS_LAB_FAILED)
 
 
+def cure(parser, message):
+    """argparse's message, with what to do about it."""
+    message = re.sub(r"^argument (--\S+):( \S*: give )", r"\1\2", message)
+    message = re.sub("^argument ", "", message)
+    unknown = re.match(r"unrecognized arguments: (\S+)", message)
+    if unknown:
+        near = difflib.get_close_matches(unknown[1].partition("=")[0], parser.names, 1, 0.8)
+        message = f"{unknown[1]}: no such option" + (f": did you mean {near[0]}?" if near else "")
+    message = re.sub("expected one argument$", "a value is missing", message)
+    return message + "; lab --help tells the options"
+
+
+def seconds(text):
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: give seconds above 0, as in 60")
+    return number
+
+
+def number(text):
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise argparse.ArgumentTypeError(f"{text}: give a whole number")
+    return int(text)
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(
         prog="lab",
@@ -29,9 +59,10 @@ def parse_arguments():
                     "without COMMAND, a shell on this terminal.",
     )
     # argparse's own status, 2, could be COMMAND's.
-    parser.error = lambda message: fail(message + "; lab --help tells the options")
+    parser.error = lambda message: fail(cure(parser, message))
     add_machine_options(parser)
     add_memnode_options(parser)
+    parser.names = [name for action in parser._actions for name in action.option_strings]
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     options = parser.parse_args()
     if options.command[:1] == ["--"]:
@@ -51,13 +82,13 @@ def parse_arguments():
 def add_machine_options(parser):
     parser.add_argument("--icount", action="store_true",
                         help="one vCPU whose clock advances 1 ns an instruction")
-    parser.add_argument("--mem", type=int, metavar="MB",
+    parser.add_argument("--mem", type=number, metavar="MB",
                         help="memory of the guest (default 4096; 1024 with --vmx)")
-    parser.add_argument("--cpus", type=int, metavar="N",
+    parser.add_argument("--cpus", type=number, metavar="N",
                         help="vCPUs of the guest (default 2; 1 with --icount)")
-    parser.add_argument("--timeout", type=float, metavar="S",
+    parser.add_argument("--timeout", type=seconds, metavar="S",
                         help="seconds for all of it (default 600; of a shell there is no limit)")
-    parser.add_argument("--boot-limit", type=float, metavar="S",
+    parser.add_argument("--boot-limit", type=seconds, metavar="S",
                         help="boot again if the guest is not up by then, with twice the time "
                              "(default 40)")
     parser.add_argument("--accel", choices=["tcg", "kvm"],
@@ -87,7 +118,7 @@ def add_machine_options(parser):
 
 
 def add_memnode_options(parser):
-    parser.add_argument("--memnodes", type=int, default=0, metavar="N",
+    parser.add_argument("--memnodes", type=number, default=0, metavar="N",
                         help="boot N memory nodes too, m1 to mN, reachable as rdma://m1 and "
                              "nbd://m1; implies --rdma")
     parser.add_argument("--memnode-size", default="1G", metavar="SIZE[,SIZE...]",
@@ -141,14 +172,15 @@ def check_machine(parser, options):
         options.boot_limit = 2 * options.timeout if options.vmx else 40
     if options.mem < 256:
         parser.error(f"--mem {options.mem}: the guest needs 256 MB at least")
-    if options.timeout <= 0:
-        parser.error(f"--timeout {options.timeout:g}: must be above 0")
-    if options.boot_limit <= 0:
-        parser.error(f"--boot-limit {options.boot_limit:g}: must be above 0")
     if options.cpus is None:
         options.cpus = 1 if options.icount else 2
     if options.cpus < 1 or (options.icount and options.cpus != 1):
         parser.error(f"--cpus {options.cpus}: must be 1 with --icount, and at least 1 without")
+    if options.file and not options.vmx:
+        parser.error("--file is for --vmx, elsewhere COMMAND sees this machine's files: leave it "
+                     "out")
+    if options.console and not os.path.isdir(os.path.dirname(options.console) or "."):
+        parser.error(f"--console {options.console}: there is no such folder: make it")
     if options.icount and options.accel == "kvm":
         parser.error("--icount counts emulated instructions and cannot work with --accel kvm")
     if options.icount:
@@ -163,7 +195,7 @@ def check_machine(parser, options):
             parser.error(f"--env {assignment}: must be NAME=VALUE")
     for i, path in enumerate(options.rw):
         if not os.path.isdir(path):
-            parser.error(f"--rw {path}: not a folder")
+            parser.error(f"--rw {path}: not a folder: name one, or make it")
         options.rw[i] = os.path.realpath(path)
         if options.rw[i] == "/":
             parser.error("--rw /: the root itself stays read-only, name a folder below it")
@@ -194,6 +226,13 @@ def check_memnodes(parser, options):
         options.at = [faults.parse(text, names) for text in options.at]
     except ValueError as error:
         parser.error(f"--at {error}")
+    if options.memnode and re.fullmatch("[0-9]+", options.memnode):
+        parser.error(f"--memnode {options.memnode}: this names the server to run: for a number of "
+                     f"nodes give --memnodes {options.memnode}")
+    for name in "memnode", "memnode_log":
+        if getattr(options, name) and not options.memnodes:
+            parser.error(f"--{name.replace('_', '-')}: there are no memory nodes: give --memnodes "
+                         "N too")
     if not options.memnodes:
         return
     options.rdma = True
