@@ -57,7 +57,6 @@ static int mem_check(const struct node_option *o, const char *rest, char why[FAR
 static int mem_open(struct far_node *n, const char *rest, char why[FAR_WHY])
 {
         uint64_t bytes, available = host_memory_available();
-        char a[32];
 
         if (n->inherited) {
                 struct stat st;
