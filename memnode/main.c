@@ -19,13 +19,18 @@
 #include "check.h"
 #include "control_socket.h"
 #include "drain.h"
+#include "inherited.h"
 #include "log.h"
 #include "options.h"
+#include "pidfile.h"
 #include "pool.h"
+#include "pulse.h"
 #include "resume_read.h"
 #include "resume_write.h"
+#include "run.h"
 #include "server.h"
 #include "stats.h"
+#include "watchdog.h"
 
 #define STOP_MS 5000            /* the longest that a clean end may take */
 #define SLOW_MS 1000            /* a part of the end that takes as long is named */
@@ -88,6 +93,17 @@ static int limit_clients(const struct memnode_options *o, char why[WHY_MAX])
         return err;
 }
 
+static int read_settings(struct memnode_options *o, int argc, char **argv, char why[WHY_MAX])
+{
+        int err = options_parse(o, argc, argv, why);
+
+        if (!err)
+                err = inherited_add(o, why);
+        if (!err)
+                err = run_place(o, why);
+        return err ? err : options_check(o, why);
+}
+
 /* SIGHUP: reads the limits again, from the command line and from the file as it is then. */
 static void reload(int argc, char **argv)
 {
@@ -98,9 +114,7 @@ static void reload(int argc, char **argv)
         clock_gettime(CLOCK_MONOTONIC, &t);
         sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%lld\nSTATUS=reading the limits again",
                    (long long)t.tv_sec * 1000000 + t.tv_nsec / 1000);
-        int err = options_parse(&fresh, argc, argv, why);
-        if (!err)
-                err = options_check(&fresh, why);
+        int err = read_settings(&fresh, argc, argv, why);
         if (!err && !fresh.keys != !opt.keys) {
                 err = -EINVAL;
                 snprintf(why, sizeof(why), "whether there are keys is settled at the start: "
@@ -312,9 +326,9 @@ static void serve(int signals, int control, int argc, char **argv)
                  * once: ignore it for a while.  Otherwise there is no time limit: this is where
                  * memnode idles. */
                 int ms = drain_began() ? DRAIN_LOOK_MS : fds[1].fd == control ? -1 : RETRY_MS;
-                if (poll(fds, 2, ms) < 0)
+                if (poll(fds, 2, pulse_beat(PULSE_MAIN, ms)) < 0)
                         continue;
-                if (drain_began() && drain_over())
+                if (run_ended() || (drain_began() && drain_over()))
                         return;
                 fds[1].fd = fds[1].revents && !answer(control) ? -1 : control;
                 if (read(signals, &info, sizeof(info)) != sizeof(info))
@@ -326,15 +340,23 @@ static void serve(int signals, int control, int argc, char **argv)
                 case SIGUSR1:
                         statistics_to_stderr();
                         break;
+                case SIGCHLD:
+                        break;
                 case SIGTERM:
                         say_signal(&info);
+                        if (opt.run) {          /* whose end is memnode's */
+                                run_signal(SIGTERM);
+                                break;
+                        }
                         if (drain_began())
                                 return;
                         drain_begin();
                         break;
                 default:
                         say_signal(&info);
-                        return;
+                        if (!opt.run)
+                                return;
+                        run_signal(SIGINT);
                 }
         }
 }
@@ -346,7 +368,7 @@ int main(int argc, char **argv)
         int control = -1;
 
         log_begin();
-        if (options_parse(&opt, argc, argv, why) || options_check(&opt, why))
+        if (read_settings(&opt, argc, argv, why) != 0)
                 die_(1, "%s", why);
         message_verbose(opt.verbose);
         if (opt.drain)
@@ -360,6 +382,7 @@ int main(int argc, char **argv)
         /* Blocked before the first thread starts, so that all threads have them blocked and only
          * serve() sees them. */
         sigemptyset(&signals);
+        sigaddset(&signals, SIGCHLD);
         sigaddset(&signals, SIGHUP);
         sigaddset(&signals, SIGINT);
         sigaddset(&signals, SIGTERM);
@@ -374,6 +397,7 @@ int main(int argc, char **argv)
         log_open();
         if (admit_clients(&opt, why) != 0)
                 die_(1, "%s", why);
+        watchdog_open();
         open_pool();
         if (opt.resume)
                 take_leases_over();
@@ -387,9 +411,14 @@ int main(int argc, char **argv)
                         die_(1, "--control %s: %s", opt.control, why);
         }
         open_listeners();
+        if (opt.pidfile && pidfile_write(opt.pidfile, why, sizeof(why)) != 0)
+                die_(1, "--pidfile %s: %s", opt.pidfile, why);
         begin();
         announce();
         stats_begin(opt.stats_ms);
+        watchdog_begin();
+        if (opt.run && run_start(opt.run, opt.listen[0], why, sizeof(why)) != 0)
+                die_(1, "--run %s: %s", opt.run, why);
         serve(fd, control, argc, argv);
 
         /* A second signal ends memnode at once, unless leases are to be kept. */
@@ -397,6 +426,7 @@ int main(int argc, char **argv)
                 sigprocmask(SIG_UNBLOCK, &signals, NULL);
         sd_notify(0, "STOPPING=1\nSTATUS=ending: clients are told");
         notice_("ending");
+        watchdog_end();
         pool_end();
         int64_t at = now_ms();
         bool ended = true;
@@ -413,10 +443,13 @@ int main(int argc, char **argv)
         for (unsigned i = 0; i < SERVERS; i++)
                 servers[i]->lose(kept);
         stats_end();
+        pidfile_remove();
+        run_unplace();
+        int status = opt.run ? run_status() : 0;
         notice_("ended");
         message_end();
         if (!ended)
-                _exit(0);               /* the memory goes with the threads that still use it */
+                _exit(status);          /* the memory goes with the threads that still use it */
         pool_close();
-        return 0;
+        return status;
 }

@@ -30,6 +30,8 @@ struct memnode_options {
         int socket_mode;                /* of nbd+unix:// sockets; -1: as umask says */
         const char *control;            /* path of the control socket; NULL: none */
         const char *resume;             /* the file of leases that outlive memnode; NULL: none do */
+        const char *pidfile;            /* the file with memnode's number; NULL: none */
+        const char *run;                /* a command that memnode serves; NULL: none */
         const char *stats;              /* the file of figures; NULL: none */
         uint32_t stats_ms;              /* and how often it is written */
         const char *drain;              /* end the memnode of this control socket; NULL: serve */

@@ -59,6 +59,8 @@ static const char help_text[] =
         "      --stats FILE.prom     write figures for Prometheus to FILE.prom\n"
         "      --stats-interval SECONDS\n"
         "                            how often (default: 15)\n"
+        "      --pidfile FILE        write the process number to FILE once it serves\n"
+        "      --run COMMAND         start COMMAND with $uri set, and end with it and its status\n"
         "      --drain PATH          drain the memnode with that control socket, and wait until\n"
         "                            it has ended\n"
         "      --resume FILE         keep leases that programs still use in FILE at the end, and\n"
@@ -303,6 +305,14 @@ static int set_stats_interval(struct memnode_options *o, const char *value, char
 {
         return set_seconds(&o->stats_ms, value, 1, why);
 }
+static int set_pidfile(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        return set_string(&o->pidfile, value, why);
+}
+static int set_run(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        return set_string(&o->run, value, why);
+}
 static int set_drain(struct memnode_options *o, const char *value, char why[WHY_MAX])
 {
         return set_string(&o->drain, value, why);
@@ -341,6 +351,8 @@ static const struct setting settings[] = {
         { "control",        set_control,        .flag = false },
         { "stats",          set_stats,          .flag = false },
         { "stats-interval", set_stats_interval, .flag = false },
+        { "pidfile",        set_pidfile,        .flag = false },
+        { "run",            set_run,            .typed = true },
         { "drain",          set_drain,          .typed = true },
         { "resume",         set_resume,         .flag = false },
         { "socket-mode",    set_socket_mode,    .flag = false },
@@ -379,6 +391,8 @@ void options_free(struct memnode_options *o)
         free((char *)o->config);
         free((char *)o->control);
         free((char *)o->stats);
+        free((char *)o->pidfile);
+        free((char *)o->run);
         free((char *)o->drain);
         free((char *)o->resume);
         memset(o, 0, sizeof(*o));

@@ -33,6 +33,7 @@
 #include "nbd/serve.h"
 #include "nbd/thread.h"
 #include "nbd/tls.h"
+#include "pulse.h"
 
 #define PEER            "NBD client "   /* begins each peer's name */
 #define ACCEPTS         16              /* in a row; then newcomers have their turn */
@@ -416,13 +417,14 @@ static void *greet_main(void *arg)
 {
         struct pollfd fds[NBD_SOCKETS + NBD_NEWCOMERS + 1];
 
+        pthread_setname_np(pthread_self(), "memnode-nbd");
         pthread_mutex_lock(&lock);
         while (!begun)
                 pthread_cond_wait(&begins, &lock);
         pthread_mutex_unlock(&lock);
         for (;;) {
                 nfds_t k = gather(fds);
-                if (poll(fds, k, time_left()) < 0)
+                if (poll(fds, k, pulse_beat(PULSE_NBD, time_left())) < 0)
                         continue;
                 if (fds[k - 1].revents)
                         break;

@@ -14,6 +14,7 @@
  *   thread.c     how threads are made
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@
 #include "common/hostport.h"
 #include "common/outfile.h"
 #include "common/stale.h"
+#include "inherited.h"
 #include "memnode.h"
 #include "nbd/export.h"
 #include "nbd/fence.h"
@@ -246,9 +248,14 @@ static int listen_at(const char *url, char *why, size_t n)
                 err = nbd_tls_open(why, n);
         if (!err && (err = nbd_greet_open()) != 0)
                 snprintf(why, n, "no thread can be made: %s: raise `ulimit -u`", strerror(-err));
-        url = strstr(url, "://") + 3;
         if (err)
                 return err;
+        int inherited = inherited_take(url);
+        if (inherited >= 0) {
+                fcntl(inherited, F_SETFL, fcntl(inherited, F_GETFL) | O_NONBLOCK);
+                return add_listener(inherited, NULL, why, n);
+        }
+        url = strstr(url, "://") + 3;
         return is_unix ? listen_unix(url, why, n) : listen_tcp(url, why, n);
 }
 

@@ -17,6 +17,7 @@
 #include "common/hostport.h"
 #include "memnode.h"
 #include "pool.h"
+#include "pulse.h"
 #include "rdma/client.h"
 #include "rdma/connect.h"
 #include "rdma/connection.h"
@@ -143,6 +144,7 @@ static void *rdma_thread(void *arg)
         bool begun = false;
 
         (void)arg;
+        pthread_setname_np(pthread_self(), "memnode-rdma");
         for (;;) {
                 struct pollfd fds[4 + DEVICES_MAX] = {
                         { .fd = rdma_ending ? -1 : stop_fd, .events = POLLIN },
@@ -166,7 +168,8 @@ static void *rdma_thread(void *arg)
                         break;
                 /* Without clients there are no time limits; the next event comes through a
                  * descriptor. */
-                if (poll(fds, n, connections || clients || rdma_ending ? TICK_MS : -1) <= 0)
+                int ms = connections || clients || rdma_ending ? TICK_MS : -1;
+                if (poll(fds, n, pulse_beat(PULSE_RDMA, ms)) <= 0)
                         continue;
                 if (fds[1].revents && begun)
                         cm_events();

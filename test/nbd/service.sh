@@ -321,12 +321,18 @@ assert s.recv(8) == b"NBDMAGIC"'
     rm -rf "$public"
 }
 
+# lives NAME CASE: of life.py, which starts memnodes itself.
+lives() { check_alone "$1" python3 "$here/life.py" "$2" "$WORK" "$memnode"; }
 service_tests() {
     check_alone "systemd is told: ready, reloading, stopping" \
         python3 "$here/notify.py" "$WORK/notify" "$memnode" --size 1M --hugepages none \
         --listen nbd://127.0.0.1:0
     check_alone "a standard error that no process reads stops nothing" \
         python3 "$here/deaf.py" "$WORK/deaf.sock" "$memnode"
+    lives "--run: a command has the URL, and memnode its end" run
+    lives "--pidfile: it is there while memnode serves" pidfile
+    lives "sockets that systemd listens at" sockets
+    lives "systemd's watchdog is fed by threads that go on" watchdog
     check_alone "the log: times, levels, names" python3 "$here/log.py" "$WORK" "$memnode"
     check_alone "--stats: figures for Prometheus" python3 "$here/figures.py" "$WORK" "$memnode"
     check_alone "descriptors that are used up while clients wait" \
