@@ -18,7 +18,7 @@ queue_results=$queue_dir/test-results
 
 queue_not_run=()                # "NAME: WHY" of suites that cannot run here
 queue_order=()                  # "SECONDS w: INDEX" or "SECONDS : INDEX" of each suite in the queue
-queue_names=() queue_commands=()
+queue_names=() queue_commands=() queue_begun=0
 declare -A queue_running=() queue_began=()      # by process number: the suite's index, the time
 
 queue_slug() { tr -cs 'a-z0-9\n' '-' <<<"${1,,}"; }
@@ -77,9 +77,11 @@ queue_stamp() {
 
 # queue_start INDEX
 queue_start() {
-    local name=${queue_names[$1]} log
+    local name=${queue_names[$1]} log far=''
     log=$(queue_log "$name")
-    printf '==> begins: %s\n' "$name"
+    queue_begun=$((queue_begun + 1))
+    [ ! -t 1 ] || far="step $queue_begun of ${#queue_names[@]}: "
+    printf '==> %sbegins: %s\n' "$far" "$name"
     # In a process group of its own, so that all of it can be ended.
     set -m
     (
