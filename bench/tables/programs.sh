@@ -43,14 +43,6 @@ rows = [{"id": i, "name": "user %d" % i, "tags": [i % 7, i % 11, "t%d" % (i % 13
         for i in range(ROWS)]
 text = json.dumps(rows)
 print(len(text), json.loads(text) == rows)'
-# Each row of b finds its row of a, in an order that is not that of the keys.
-join_sql="
-create table a(k integer primary key, v text);
-create table b(k int, w text);
-with recursive n(i) as (select 1 union all select i + 1 from n where i < ROWS)
-    insert into a select i, 'value of ' || i || hex(i * 7919) || hex(i * 104729) from n;
-insert into b select k * 7919 % ROWS + 1, v from a;
-select count(*), sum(length(v) + length(w)) from b join a on a.k = b.k;"
 
 # set_program NAME: sets program, its command, and how it is run if that is more than the command.
 # What it prints depends on nothing else, so it is compared with the native run's.
@@ -85,7 +77,7 @@ set_program() {
         ;;
     dict) program=("$python" -S -c "${dict_py//ROWS/$((mib * 6000))}") ;;
     json) program=("$python" -S -c "${json_py//ROWS/$((mib * 1250))}") ;;
-    sqlite) program=(sqlite3 :memory: "${join_sql//ROWS/$((mib * 7000))}") ;;
+    sqlite) program=(sqlite3 :memory: ".param set :rows $((mib * 7000))" ".read examples/join.sql") ;;
     get | lrange)
         run_via=redis_session redis_test=$1 redis_values=$((mib * 240))
         program=(redis-server --port 0 --unixsocket "$work/redis.sock" --save '' --daemonize no)

@@ -5,7 +5,7 @@
 #
 #   bench/tables/scan.sh --figures DIR --tier TIER [--quick] [--here] [--size MIB] [--io WORDS]
 #                        [--systems WORDS] [--orders WORDS] [--policies WORDS] [--clusters WORDS]
-#                        [--touch page|line]
+#                        [--shares WORDS] [--touch page|line]
 #
 #   TIER      mem, wire, rdma, nbd, disk, or a node's URL
 #   --systems WORDS of: vmrun reference swap, with commas (default: all that the tier has)
@@ -22,7 +22,7 @@ cd "$(dirname "$(realpath "$0")")/../.."
 
 tier='' size=64 io=inline,thread touch=page systems=vmrun,reference,swap figures='' quick=''
 orders=sequential,reverse,stride,streams,random,zipf
-shares='25 12.5' policies=none,readahead,trend,auto clusters=0,1,2,3,4,5
+shares=25,12.5 policies=none,readahead,trend,auto clusters=0,1,2,3,4,5
 
 wanted() { [[ ,$2, == *,$1,* ]]; }
 
@@ -102,7 +102,7 @@ vmrun_table() {
 
 each_run() {
     local share order
-    for share in $shares; do
+    for share in ${shares//,/ }; do
         for order in ${orders//,/ }; do
             "$@"
         done
@@ -134,7 +134,7 @@ reference() {
     done
 }
 
-options "figures tier size touch io systems orders policies clusters quick! here!" "$@"
+options "figures tier size touch io systems orders policies clusters shares quick! here!" "$@"
 if [ -z "$figures" ] || [ -z "$tier" ]; then
     usage
 fi
