@@ -218,7 +218,9 @@ natively() {
     native "kern's ways in, fuzzed on this machine" 20 - test/system/entry-fuzz $fuzz build/vmrun
     native 'system tests on this machine, NBD nodes' 150 "in_system ${about_memory[*]}" \
         test/system/nodes unix "${about_memory[@]}" "${one[@]}" --limit $command build/vmrun
-    native "README's first steps" 40 - test/docs/first-steps build
+    local full=()
+    ! is_full || full=(--full)
+    native "README's first steps, and uses" 60 - test/docs/first-steps "${full[@]}" build
     # Not patient: a case that fails once may have read a wrong word.
     native 'faults over NBD' 60w 'in_source test/faults/nbd' \
         test/faults/nbd "${long[@]}" "${one[@]}" build
@@ -268,7 +270,7 @@ in_the_lab() {
     ! is_full || few=(--small) kinds=(--working --few --small) paging=("${kinds[@]}")
     local itself=("${quick[@]}")
     [ -z "$case" ] || itself=("$case")
-    suite "README's first steps, in the lab" 60 - test/docs/first-steps --lab build
+    suite "README's first steps, and uses, in the lab" 100 - test/docs/first-steps --lab build
     suite 'the lab itself' 230 in_selftest patient tap lab/selftest "${itself[@]}"
     suite 'system tests in the lab, nested paging' 550 "in_system --working ${few[*]}" \
         lab_suite -- test/system/run --working "${few[@]}" "${one[@]}" --limit $lab_command \
