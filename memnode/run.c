@@ -75,15 +75,17 @@ int run_start(const char *command, const char *url, char *why, size_t n)
 {
         char *const argv[] = { "sh", "-c", (char *)command, NULL };
         posix_spawnattr_t attr;
-        sigset_t none, pipe;
+        sigset_t none, ours;            /* ours: what memnode ignores, or passes on */
 
         set_uri(url);
         sigemptyset(&none);
-        sigemptyset(&pipe);
-        sigaddset(&pipe, SIGPIPE);
+        sigemptyset(&ours);
+        sigaddset(&ours, SIGPIPE);
+        sigaddset(&ours, SIGINT);
+        sigaddset(&ours, SIGTERM);
         posix_spawnattr_init(&attr);
         posix_spawnattr_setsigmask(&attr, &none);
-        posix_spawnattr_setsigdefault(&attr, &pipe);
+        posix_spawnattr_setsigdefault(&attr, &ours);
         posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
         int err = -posix_spawn(&child, "/bin/sh", NULL, &attr, argv, environ);
         posix_spawnattr_destroy(&attr);
