@@ -182,7 +182,7 @@ def check_machine(parser, options):
     if options.console and not os.path.isdir(os.path.dirname(options.console) or "."):
         parser.error(f"--console {options.console}: there is no such folder: make it")
     if options.icount and options.accel == "kvm":
-        parser.error("--icount counts emulated instructions and cannot work with --accel kvm")
+        parser.error("--icount counts emulated instructions, --accel kvm has none: leave one out")
     if options.icount:
         options.accel = "tcg"
     elif options.accel != "tcg":

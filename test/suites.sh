@@ -175,6 +175,7 @@ suites() {
     ! is_full || suite 'lives in a tree, 10,000 rounds; sums of 10^9 pages' 450 - soak
     suite 'build with clang' 30 - other_compiler
     suite 'documents' 5 - test/docs/run build
+    suite 'wrong command lines' 10 - test/messages/run build
     suite 'order of folders' 5 - test/layers/run build
     suite 'mutants still apply' 10 - test/unit/mutants_apply
     suite 'installation' 30 - test/install/run build

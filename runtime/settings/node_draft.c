@@ -205,7 +205,10 @@ int node_draft_set(struct node_draft *d, const char *key, const char *value, cha
                 return flag_parse(value, &d->node.overwrite, why);
         case KEY_LATENCY:
                 err = number_parse(value, 0, LATENCY_MAX, &number, why);
-                if (!err)
+                if (err)
+                        snprintf(why, SETTING_WHY, "give nanoseconds, a whole number from 0 to %u",
+                                 LATENCY_MAX);
+                else
                         d->node.latency = number;
                 return err;
         case KEY_BANDWIDTH:

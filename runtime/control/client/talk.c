@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +89,8 @@ int talk_open(pid_t pid)
                 if (err >= 0 || ((err == -EACCES || err == -ETIMEDOUT) && fd == -ESRCH))
                         fd = err;
         }
-        return fd;
+        /* Another user's, if there is such a process at all. */
+        return fd == -EACCES && kill(pid, 0) != 0 && errno == ESRCH ? -ESRCH : fd;
 }
 
 /* ---- requests ---- */
