@@ -181,6 +181,7 @@ suites() {
     suite 'installation' 30 - test/install/run build
     suite 'completion of command lines' 5w - test/install/completion build
     suite 'the queue of suites' 10 - test/queue/run
+    suite 'figures and alerts for Prometheus' 5w - test/prometheus/run "${long[@]}" build
     suite 'the report of measurements' 5 - test/bench/run
     suite 'fuzzers' 120 - test/fuzz/run $fuzz
     suite 'memnode over NBD' 80w in_any \
