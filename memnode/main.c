@@ -290,12 +290,18 @@ static void announce(void)
         tell_ready();
 }
 
+static void drain_asked(void)
+{
+        notice_("drain asked for over %s", opt.control);
+        drain_begin();
+}
+
 /* False: no descriptor or memory is left for the next client of the control socket, so it must
  * wait. */
 static bool answer(int control)
 {
         static bool said;
-        int err = control_answer(control, print_statistics, drain_begin);
+        int err = control_answer(control, print_statistics, drain_asked);
         bool none = err == -EMFILE || err == -ENFILE || err == -ENOBUFS || err == -ENOMEM;
 
         if (none && !said)

@@ -45,7 +45,7 @@ static struct outfile file = OUTFILE_NONE;
 static char stem[NAME_MAX + 1];         /* its name without the suffix */
 static uint64_t starts, drains;         /* of the memnodes before this one */
 static unsigned resumed;
-static bool was_up;                     /* the memnode before has not ended, but was killed */
+static bool was_up;                     /* the memnode before did not write its end */
 static time_t began;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* who has it writes the file */
@@ -253,13 +253,13 @@ static void take_over(const char *line, const char *name, uint64_t *to)
 /* Of a memnode that was killed: what a client loses. */
 static void say_lost(const char *line)
 {
-        const char *client = strstr(line, ",client=\""), *value = strrchr(line, ' ');
+        const char *client = strstr(line, ",client=\"");
         uint64_t bytes = 0;
         char a[32];
 
         take_over(line, "memnode_client_held_bytes{", &bytes);
-        if (was_up && client && value && bytes)
-                warnx_("--stats %s: lost: %s of %.*s", opt.stats, size_text(bytes, a),
+        if (was_up && !resumed && client && bytes)
+                warnx_("--stats %s: %s of %.*s", opt.stats, size_text(bytes, a),
                        (int)strcspn(client + 9, "\""), client + 9);
 }
 
@@ -275,9 +275,9 @@ static void read_before(void)
                 take_over(line, "memnode_starts_total{", &starts);
                 take_over(line, "memnode_drains_total{", &drains);
                 take_over(line, "memnode_up{", &up);
-                if (up && !was_up)
-                        warnx_("--stats %s: the memnode that wrote it was killed, and what it "
-                               "served is lost", opt.stats);
+                if (up && !was_up && !resumed)
+                        warnx_("--stats %s: the memnode before did not write its end: it was "
+                               "killed, or the disk was full. Lost is what it served:", opt.stats);
                 was_up = up;
                 say_lost(line);
         }

@@ -99,21 +99,22 @@ def is_valid():
     assert (done.returncode, done.stdout + done.stderr) == (0, ""), done
 
 
-folder, memnode = sys.argv[1:3]
-at, path, kept = f"{folder}/figures.sock", f"{folder}/figures.prom", f"{folder}/figures.leases"
+if __name__ == "__main__":
+    folder, memnode = sys.argv[1:3]
+    at, path, kept = f"{folder}/figures.sock", f"{folder}/figures.prom", f"{folder}/figures.leases"
 
-p = start("--export", "disk=4M", "--insecure")
-works()
-is_valid()
-end(p, signal.SIGKILL)
-assert read(path)["up"] == 1
-p = start("--resume", kept, "--drain-timeout", "0")
-until(path, {"starts_total": 2, "drains_total": 0, "writes_total": 0, "resumed_leases": 0})
-c, incarnation = create(at, MIB)
-c.write(0, b"mine")
-end(p)
-last = read(path)
-assert (last["up"], last["drains_total"], last["draining"]) == (0, 1, 0), last
-p = start("--resume", kept)
-until(path, {"starts_total": 3, "resumed_leases": 1, ("leases", "nbd"): 1})
-end(p)
+    p = start("--export", "disk=4M", "--insecure")
+    works()
+    is_valid()
+    end(p, signal.SIGKILL)
+    assert read(path)["up"] == 1
+    p = start("--resume", kept, "--drain-timeout", "0")
+    until(path, {"starts_total": 2, "drains_total": 0, "writes_total": 0, "resumed_leases": 0})
+    c, incarnation = create(at, MIB)
+    c.write(0, b"mine")
+    end(p)
+    last = read(path)
+    assert (last["up"], last["drains_total"], last["draining"]) == (0, 1, 0), last
+    p = start("--resume", kept)
+    until(path, {"starts_total": 3, "resumed_leases": 1, ("leases", "nbd"): 1})
+    end(p)

@@ -149,8 +149,8 @@ def restarts():
         end(p, signal.SIGKILL)
     p = start("--resume", kept, "--stats", figures, "--stats-interval", "1")
     has("serving")
-    has("the memnode that wrote it was killed")
-    has(f"lost: 1M of {ME}")
+    has("the memnode before did not write its end: it was killed")
+    has(f"log.prom: 1M of {ME}")
     end(p)
 
 

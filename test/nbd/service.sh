@@ -323,6 +323,22 @@ assert s.recv(8) == b"NBDMAGIC"'
 
 # lives NAME CASE: of life.py, which starts memnodes itself.
 lives() { check_alone "$1" python3 "$here/life.py" "$2" "$WORK" "$memnode"; }
+# With a file system of its own, which becomes full.
+hour_tests() {
+    local name="an hour of an operator is told by log and figures" own
+    selected "$name" || return 0
+    for own in "unshare -m" "unshare -rm" ""; do
+        $own true 2>/dev/null && break
+    done
+    if [ -z "$own" ]; then
+        skip "$name" "nothing can be mounted here"
+        return
+    fi
+    mkdir "$WORK/small"
+    # shellcheck disable=SC2086 # words
+    check_alone "$name" $own "${script[@]}" 'mount -t tmpfs -o size=2M none "$2/small"
+        exec python3 "$1/hour.py" "$2" "$2/small" "$3"' script "$here" "$WORK" "$memnode"
+}
 service_tests() {
     check_alone "systemd is told: ready, reloading, stopping" \
         python3 "$here/notify.py" "$WORK/notify" "$memnode" --size 1M --hugepages none \
@@ -338,6 +354,7 @@ service_tests() {
     check_alone "descriptors that are used up while clients wait" \
         python3 "$here/crowd.py" "$WORK" "$memnode"
     other_users
+    hour_tests
     local name="the systemd unit is one" unit
     unit=$(dirname "$memnode")/memnode.service
     if have systemd-analyze && [ -e "$unit" ]; then
