@@ -176,6 +176,7 @@ suites() {
     suite 'build with clang' 30 - other_compiler
     suite 'documents' 5 - test/docs/run build
     suite 'wrong command lines' 10 - test/messages/run build
+    suite 'files for Kubernetes and Slurm' 5 - test/docs/deploy build
     suite 'order of folders' 5 - test/layers/run build
     suite 'mutants still apply' 10 - test/unit/mutants_apply
     suite 'installation' 30 - test/install/run build
