@@ -243,6 +243,44 @@ uint32_t copies_lacking(const struct copies *c, const struct far_slab *s, uint32
         return n;
 }
 
+/* Of 64 slots those with a copy somewhere, but with fewer than `replicas` in the set `have`;
+ * without slots of which no copy fits its sum. */
+static uint64_t fewer_than(const struct slab_map *map, unsigned i, unsigned places, unsigned have,
+                           unsigned replicas)
+{
+        uint64_t at_least[REPLICAS_MAX + 1] = { ~0ull }, any = 0;
+
+        for (unsigned k = 0; k < places; k++) {
+                uint64_t good = atomic_load_explicit(&map->good[k][i], memory_order_acquire);
+                any |= good;
+                for (unsigned n = have >> k & 1 ? replicas : 0; n; n--)
+                        at_least[n] |= at_least[n - 1] & good;
+        }
+        return any & ~at_least[replicas] &
+               ~atomic_load_explicit(&map->unfit[i], memory_order_relaxed);
+}
+
+uint32_t copies_fewer(const struct copies *c, const struct far_slab *s, uint32_t slab,
+                      uint32_t npages, unsigned replicas)
+{
+        const struct slab_map *map = tree_map(c->units, slab);
+        const unsigned places = places_of(s);
+        const bool bits = places_with_bits(c, (uint64_t)slab << SLAB_SHIFT);
+        unsigned have = 0;
+        uint32_t n = 0;
+
+        for (unsigned k = 0; k < places; k++)
+                have |= far_answers(s->place[k].node) ? 1u << k : 0;
+        for (unsigned i = 0; i < npages; i += 64) {
+                /* without bits each page is at the one place */
+                uint64_t set = bits ? fewer_than(map, i / 64, places, have, replicas)
+                                    : have && replicas < 2 ? 0 : ~0ull;
+                for (; set; set &= set - 1)
+                        n += is_copied(map, i + (unsigned)__builtin_ctzll(set), true);
+        }
+        return n;
+}
+
 static void set_unfit(const struct copies *c, uint64_t slot, bool unfit)
 {
         set_bit(&tree_map(c->units, slot_slab(slot))->unfit[slot_page(slot) / 64], slot, unfit);

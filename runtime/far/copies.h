@@ -76,6 +76,10 @@ bool copies_any_wanting(const struct copies *c, const struct far_slab *s, uint32
  * whether its node answers or not: for people. */
 uint32_t copies_lacking(const struct copies *c, const struct far_slab *s, uint32_t slab,
                         uint32_t npages, unsigned k);
+/* How many pages of the slab that some process holds have a copy, but fewer than `replicas` at
+ * nodes that answer: for people. */
+uint32_t copies_fewer(const struct copies *c, const struct far_slab *s, uint32_t slab,
+                      uint32_t npages, unsigned replicas);
 /* Before a write is called over.  good: the places that have the page, a set that is not empty; all
  * others missed the write. */
 void copies_written(const struct copies *c, uint64_t slot, unsigned good);

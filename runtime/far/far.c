@@ -13,6 +13,7 @@
 #include "common/size.h"
 #include "far/drain.h"
 #include "far/far.h"
+#include "far/fewer.h"
 #include "far/grow.h"
 #include "far/held.h"
 #include "far/io.h"
@@ -250,6 +251,14 @@ void far_name(void)
         read_keys();
 }
 
+/* After each look for moves, by the same thread. */
+static void look_further(struct vm *vm)
+{
+        far_return(vm);
+        if (opt.replicas > 1)
+                fewer_look();
+}
+
 void far_init(uint64_t room)
 {
         unsigned count;
@@ -273,7 +282,7 @@ void far_init(uint64_t room)
                 check_memory();
         slabs_init(far_node_list(), far_nodes(), room);
         outage_on_loss(end_lost);
-        moves_then(far_return);
+        moves_then(look_further);
         for (unsigned i = 0; opt.verbose && i < far_nodes(); i++) {
                 describe(far_node_at(i), text);
                 info_("node %u: %s", i, text);

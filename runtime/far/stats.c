@@ -6,6 +6,7 @@
 #include "far/direct.h"
 #include "far/drain.h"
 #include "far/far.h"
+#include "far/fewer.h"
 #include "far/meter.h"
 #include "far/nodes.h"
 #include "far/repair.h"
@@ -117,12 +118,19 @@ static void add_copies(struct stats *s, const struct far_node *n, const char *nu
 
 static void add_repairs(struct stats *s)
 {
-        static const struct stats_kind repaired = {
+        static const struct stats_kind fewer = {
+                .key = "replicas.fewer", .type = STATS_GAUGE, .unit = STATS_NUMBER,
+                .metric = "pages_with_fewer_copies", .title = "pages with fewer copies",
+                .help = "Far pages, of all processes of the tree, with fewer copies at nodes that "
+                        "answer than --replicas",
+        }, repaired = {
                 .key = "repair.pages", .type = STATS_COUNTER, .unit = STATS_NUMBER,
                 .metric = "repair_pages", .title = "copies made up for",
                 .help = "Pages copied to nodes that had missed them",
         };
 
+        if (opt.replicas > 1)
+                stats_count(s, &fewer, NULL, fewer_pages());
         if (opt.replicas > 1 || repair_pages())
                 stats_count(s, &repaired, NULL, repair_pages());
 }

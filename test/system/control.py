@@ -705,6 +705,42 @@ def remote_nodes():
     q.end()
 
 
+def fewer_copies():
+    """Pages with fewer copies than --replicas: the gauge, and what is said."""
+    replicas = ["--cache", "6M", "--timeout", "30", "--replicas", "2"]
+    q = Puppet(*replicas, "--node", memnode(), "--node", memnode(), flags=())
+    node = started[-2]
+    q.do("grow 8")
+    q.do("grow 8")
+    until(lambda: number(q.pid, "node.1.written") > 500, "nothing is written")
+    check(number(q.pid, "replicas.fewer") == 0, "pages have fewer copies, though both nodes answer")
+    node.send_signal(signal.SIGSTOP)
+    q.do("grow 8")
+    until(lambda: number(q.pid, "replicas.fewer") > 500, "no page has fewer copies")
+    prom = ctl(q.pid, "stats", "--prom")
+    check(re.search("^vmrun_pages_with_fewer_copies[{ ].*[0-9]{3}$", prom, re.M), prom[:500])
+    time.sleep(3)                       # a change is said when it has lasted for 2 s
+    node.send_signal(signal.SIGCONT)
+    until(lambda: number(q.pid, "replicas.fewer") == 0, "pages still have fewer copies")
+    time.sleep(3)
+    q.do("check")
+    _, err = q.end()
+    check([re.sub("^vmrun: |[0-9]+ pages|vmctl [0-9]+", "", line) for line in err.splitlines()
+           if "fewer than" in line or "all pages have" in line] ==
+          ["far memory:  have fewer than 2 copies, as too few nodes answer or have room: see  nodes;"
+           "  nodes add URL adds one", "far memory: all pages have 2 copies again"], err)
+    # With too few nodes that is said once, at the start.
+    for nodes, words in ((["mem:64M"], "no remote node for 2 copies of a page"),
+                         ([memnode()], "1 remote node, of different domains, for 2 copies")):
+        q = Puppet(*replicas, *(f"--node={node}" for node in nodes), flags=())
+        q.do("grow 8")
+        if "remote node," in words:
+            until(lambda: number(q.pid, "replicas.fewer") > 200, "no page has fewer copies")
+            time.sleep(3)
+        _, err = q.end()
+        check(words in err and "have fewer than" not in err, err)
+
+
 def switched_off():
     """Pages that fill the cache up to the reserve: evicted with far memory on, and not without."""
     # 16,384 frames, of which the program fills all but a hundred or two; the low mark is 256.
@@ -743,7 +779,8 @@ try:
     {"list": listed, "stats": statistics, "watch": watched, "settings": settings,
      "mistakes": mistakes, "strangers": strangers, "second": second_user,
      "families": families, "peers": peers,
-     "nodes": nodes, "remote": remote_nodes, "far": switched_off}[case]()
+     "nodes": nodes, "remote": remote_nodes, "fewer": fewer_copies,
+     "far": switched_off}[case]()
 except AssertionError as e:
     print(e)
     sys.exit(1)

@@ -10,6 +10,7 @@ control() {
     control_case second 'a second user, without XDG_RUNTIME_DIR'
     control_case peers 'what else may connect to the control socket'
     control_case remote 'a remote node added while the program runs'
+    control_case fewer 'pages with fewer copies than --replicas'
     control_case families 'vmctl with fork and execve'
     control_case nodes 'vmctl nodes; a node added while the program runs'
     control_case settings 'vmctl get and set'

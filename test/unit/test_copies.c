@@ -218,6 +218,44 @@ static void repairs(void **state)
         assert_false(copies_wanting(&me, &slab, SLOT));
 }
 
+static uint32_t fewer(const struct far_slab *s, unsigned replicas)
+{
+        return copies_fewer(&me, s, s == &single ? 2 : 1, CHUNK_PAGES, replicas);
+}
+
+/* Copies at nodes that answer count, of slots that some process holds. */
+static void fewer_copies(void **state)
+{
+        (void)state;
+        assert_int_equal(fewer(&slab, 3), 0);
+        *slot_word(me.units, SLOT) = SLOT_OWNED | 5;
+        *slot_word(me.units, SLOT + 1) = SLOT_SHARED;
+        assert_int_equal(fewer(&slab, 3), 0);
+        copies_written(&other, SLOT, 2);
+        copies_written(&other, SLOT + 1, 3);
+        assert_int_equal(fewer(&slab, 3), 2);
+        assert_int_equal(fewer(&slab, 2), 1);
+        assert_int_equal(fewer(&slab, 1), 0);
+        node[0].up = false;
+        assert_int_equal(fewer(&slab, 2), 2);
+        node[1].lost = true;
+        assert_int_equal(fewer(&slab, 1), 2);
+        node[0].up = true;
+        node[1].lost = false;
+        copies_repaired(&other, SLOT, 5);
+        assert_int_equal(fewer(&slab, 2), 0);
+        copies_unfit(&me, SLOT + 1);            /* it is in the cache */
+        assert_int_equal(fewer(&slab, 3), 0);
+        copies_written(&other, SLOT + 1, 0);    /* not written yet */
+        assert_int_equal(fewer(&slab, 3), 0);
+        /* Without bits there is one copy. */
+        *slot_word(me.units, SOLE) = SLOT_OWNED | 5;
+        assert_int_equal(fewer(&single, 1), 0);
+        assert_int_equal(fewer(&single, 2), 1);
+        node[0].up = false;
+        assert_int_equal(fewer(&single, 1), 1);
+}
+
 static bool any_wanting(const struct far_slab *s)
 {
         return copies_any_wanting(&me, s, 1, CHUNK_PAGES);
@@ -383,7 +421,8 @@ int main(void)
                 test(all_are_right), test(reads_are_shared), test(reads_go_by_priority),
                 test(nodes_that_are_down), test(missed_writes), test(places_not_known_yet),
                 test(a_single_place), test(threats), test(ends), test(nodes_that_cannot_fence),
-                test(repairs), test(what_a_node_lacks), test(slots_of_all), test(unknown_places),
+                test(repairs), test(what_a_node_lacks), test(fewer_copies),
+                test(slots_of_all), test(unknown_places),
         };
         return cmocka_run_group_tests_name("copies", tests, NULL, NULL);
 }
