@@ -401,6 +401,8 @@ int main(int argc, char **argv)
                      strerror(errno));
 
         log_open();
+        if (opt.run)
+                run_prepare(opt.listen[0]);
         if (admit_clients(&opt, why) != 0)
                 die_(1, "%s", why);
         watchdog_open();
@@ -423,12 +425,13 @@ int main(int argc, char **argv)
         announce();
         stats_begin(opt.stats_ms);
         watchdog_begin();
-        if (opt.run && run_start(opt.run, opt.listen[0], why, sizeof(why)) != 0)
+        if (opt.run && run_start(opt.run, why, sizeof(why)) != 0)
                 die_(1, "--run %s: %s", opt.run, why);
         serve(fd, control, argc, argv);
 
-        /* A second signal ends memnode at once, unless leases are to be kept. */
-        if (!opt.resume)
+        /* A second signal ends memnode at once, unless leases are to be kept, or a command has
+         * ended, perhaps by the same signal. */
+        if (!opt.resume && !opt.run)
                 sigprocmask(SIG_UNBLOCK, &signals, NULL);
         sd_notify(0, "STOPPING=1\nSTATUS=ending: clients are told");
         notice_("ending");

@@ -56,7 +56,7 @@ static const char help_text[] =
         "                            (default: 25)\n"
         "      --config FILE         read settings from FILE; the command line wins\n"
         "      --control PATH        a socket that gives the statistics to each client\n"
-        "      --stats FILE.prom     write figures for Prometheus to FILE.prom\n"
+        "      --stats FILE          write figures for Prometheus to FILE, as in NAME.prom\n"
         "      --stats-interval SECONDS\n"
         "                            how often (default: 15)\n"
         "      --pidfile FILE        write the process number to FILE once it serves\n"

@@ -47,7 +47,7 @@ void run_unplace(void)
 }
 
 /* A URL to listen at, as one to connect to. */
-static void set_uri(const char *url)
+void run_prepare(const char *url)
 {
         const char *place = strstr(url, "://") + 3;
         char uri[300] = "";
@@ -71,13 +71,12 @@ static void set_uri(const char *url)
         setenv("uri", uri, 1);
 }
 
-int run_start(const char *command, const char *url, char *why, size_t n)
+int run_start(const char *command, char *why, size_t n)
 {
         char *const argv[] = { "sh", "-c", (char *)command, NULL };
         posix_spawnattr_t attr;
         sigset_t none, ours;            /* ours: what memnode ignores, or passes on */
 
-        set_uri(url);
         sigemptyset(&none);
         sigemptyset(&ours);
         sigaddset(&ours, SIGPIPE);

@@ -10,8 +10,11 @@
 /* Without any address, memnode listens at a socket in a new folder, for the command alone.  0, or
  * -errno with a sentence. */
 int run_place(struct memnode_options *o, char why[WHY_MAX]);
-/* Starts it: in its environment, uri, and unixsocket or port, are those of the first address. */
-int run_start(const char *command, const char *url, char *why, size_t n);
+/* Puts uri, and unixsocket or port, of the first address into the environment, before the first
+ * thread starts: others read it. */
+void run_prepare(const char *url);
+/* Starts it.  0, or -errno with a sentence. */
+int run_start(const char *command, char *why, size_t n);
 /* Passes a signal on. */
 void run_signal(int signal);
 /* Whether it has ended.  run_status(): as a shell has it; one that has not ended is told to. */

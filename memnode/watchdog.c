@@ -43,7 +43,9 @@ void watchdog_open(void)
 
         if (sd_watchdog_enabled(0, &us) <= 0)
                 return;
-        limit_ms = us / 1000 > UINT32_MAX ? UINT32_MAX : (unsigned)(us / 1000);
+        limit_ms = us / 1000 > INT32_MAX ? INT32_MAX : (unsigned)(us / 1000);
+        if (limit_ms < 4)
+                limit_ms = 4;
         pulse_watch(limit_ms / 4);
 }
 

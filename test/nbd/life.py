@@ -65,6 +65,16 @@ def run():
         os.unlink(f"{folder}/runs")
         p.send_signal(by)
         assert p.wait(20) == 5, said()
+    # Ctrl-C is for both: the end is clean all the same.
+    for _ in range(5):
+        p = start("--run", f"echo $unixsocket >'{folder}/runs'; exec sleep 60",
+                  start_new_session=True)
+        until(lambda: os.path.exists(f"{folder}/runs") and open(f"{folder}/runs").read(),
+              "it does not run")
+        place = os.path.dirname(open(f"{folder}/runs").read())
+        os.unlink(f"{folder}/runs")
+        os.killpg(p.pid, signal.SIGINT)
+        assert p.wait(20) == 128 + signal.SIGINT and not os.path.exists(place), said()
     # A start that fails leaves nothing, and runs nothing.
     p = start("--run", f"touch '{folder}/runs'", "--pidfile", f"{folder}/none/pid",
               env={**os.environ, "TMPDIR": folder})
