@@ -24,6 +24,8 @@
 
 uint32_t mm_lock_future;
 static _Atomic bool lock_refused;       /* orders nothing */
+static _Atomic uint64_t unpaid;         /* nor does it */
+static _Atomic bool unpaid_said;        /* nor it */
 
 uint32_t mm_payment(const struct vma *v)
 {
@@ -67,6 +69,23 @@ void mm_lock_report(void)
         if (atomic_exchange_explicit(&lock_refused, false, memory_order_relaxed))
                 kern_log(1, "memory is not locked: at most half of the cache may be (%lu pages): "
                          "give it a larger --cache, or lock by MLOCK_ONFAULT", control.nframes / 2);
+}
+
+void mm_unpaid(uint64_t pages)
+{
+        atomic_store_explicit(&unpaid, pages, memory_order_relaxed);
+}
+
+void mm_unpaid_report(void)
+{
+        uint64_t pages = atomic_exchange_explicit(&unpaid, 0, memory_order_relaxed);
+
+        if (!pages || atomic_exchange_explicit(&unpaid_said, true, memory_order_relaxed))
+                return;
+        kern_log(0, "%lu KiB cannot be made writable (ENOMEM), as the stack of a new thread is: "
+                 "the program may have as much as cache and far memory hold, %lu MiB: give a "
+                 "larger --node, smaller stacks (ulimit -s), or --overcommit",
+                 pages * (PAGE_SIZE / 1024), mm_limit() / ((1 << 20) / PAGE_SIZE));
 }
 
 void mm_account_init(void)

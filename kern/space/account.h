@@ -24,6 +24,11 @@ int mm_may_lock_more(const struct vma *v, uint64_t pages, int over_limit);
 /* If the cache's share has refused a lock since the last call: says so, with -v.  Without mm_lock,
  * since it may exit. */
 void mm_lock_report(void);
+/* mprotect() could not pay for so many pages.  With mm_lock.  Then, without it, mm_unpaid_report()
+ * says so, once and without -v: the stacks of new threads fail so, and the program only sees
+ * EAGAIN. */
+void mm_unpaid(uint64_t pages);
+void mm_unpaid_report(void);
 
 /* mlockall(MCL_FUTURE): the VMA_LOCK flags of VMAs that are mapped from now on. */
 extern uint32_t mm_lock_future __attribute__((visibility("hidden")));

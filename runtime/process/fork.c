@@ -197,6 +197,18 @@ static void tell_parent(struct thread *t, const struct clone_request *rq, int32_
                 gmem_write(t, rq->pidfd, &pidfd, sizeof(pidfd));
 }
 
+/* Without -v too: programs seldom say why they could not fork.  Called while all but this thread is
+ * quiesced. */
+static void say_no_room(void)
+{
+        static bool said;
+
+        if (!said)
+                warnx_("fork is refused (ENOMEM): pages can neither be written to far memory nor "
+                       "be copied: give a larger --node");
+        said = true;
+}
+
 /* Called while all but this thread is quiesced. */
 static long fork_still(struct thread *t, const struct clone_request *rq, int *pidfd)
 {
@@ -216,7 +228,7 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
         if (pid == 0)
                 pid = host_fork(rq, pidfd);
         else if (pid == -ENOMEM)
-                info_("fork: pages that could neither be written to far memory nor copied: ENOMEM");
+                say_no_room();
         if (pid == 0) {
                 be_child(t, rq, &im, &child);
                 return 0;

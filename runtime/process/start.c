@@ -6,9 +6,12 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "base/message.h"
 #include "base/word.h"
 #include "marshal/call.h"
 #include "memory/gmem.h"
@@ -102,6 +105,16 @@ static int start_host_thread(struct start *s)
         return -err;
 }
 
+/* Once, and without -v: the program seldom says why. */
+static void say_no_host_thread(int err)
+{
+        static atomic_flag said = ATOMIC_FLAG_INIT;     /* orders nothing */
+
+        if (!atomic_flag_test_and_set(&said))
+                warnx_("no more threads: this host makes none (%s): raise `ulimit -u` or pids.max "
+                       "of the control group, or free memory", strerror(-err));
+}
+
 long threads_make(struct thread *t, const struct clone_request *rq)
 {
         struct start s = { .rq = rq };
@@ -119,6 +132,8 @@ long threads_make(struct thread *t, const struct clone_request *rq)
                 ret = copy_state(t, s.t, rq);
                 if (ret == 0)
                         ret = start_host_thread(&s);
+                if (ret == -EAGAIN || ret == -ENOMEM)
+                        say_no_host_thread((int)ret);
                 if (ret)
                         threads_return_vcpu(s.t);
         }

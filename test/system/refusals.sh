@@ -160,6 +160,17 @@ refusals() {
 
     refuse '--stats, a blank and a file that is there' 126 'small: .*--stats=.*small' \
         "$vmrun" --stats "$data/small" true
+    local threads='
+import sys, threading
+threading.stack_size(8 << 20)
+end = threading.Event()
+try:
+    while True:
+        threading.Thread(target=end.wait, daemon=True).start()
+except RuntimeError:
+    sys.exit(3)'
+    refuse "a thread's stack beyond the commit limit" 3 '^vmrun: 8192 KiB .* --overcommit$' \
+        "$vmrun" --cache 64M --node mem:64M python3 -c "$threads"
     refuse '--states of a zombie' 125 'no vmrun .* runs this process: give' \
         python3 -c 'import os, sys, time
 p = os.fork() or os._exit(0)
