@@ -391,7 +391,7 @@ void pt_cool(uint64_t start, uint64_t end) { CHECK(locked && start < end); }
 pte_slot_t *pt_find(uint64_t addr) { (void)addr; return NULL; }
 
 struct pager pager;                     /* locked: see the tests */
-void kern_log(int level, const char *fmt, ...) { CHECK(!locked && level == 1 && fmt); }
+void kern_log(int level, const char *fmt, ...) { CHECK(!locked && level <= 1 && fmt); }
 
 uint64_t pt_set_locked(uint64_t start, uint64_t end, bool lock)
 {
