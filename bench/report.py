@@ -49,6 +49,19 @@ def label(figure):
     return system
 
 
+def plain_label(figure):
+    """As in a picture for people who do not know our options; None if it is left to tables."""
+    system, policy = figure.get("system"), figure.get("policy")
+    thread = ", I/O thread" if figure.get("io") == "thread" else ""
+    if system == "vmrun":
+        return {"none": f"vmrun, no prefetching{thread}", "auto": f"vmrun{thread}"}.get(policy)
+    if system == "reference":
+        return f"bare reads, {figure.get('depth')} at once"
+    if system == "swap":
+        return "zram" if figure.get("device") == "zram" else "Linux swap"
+    return None
+
+
 def best_swaps(figures, by):
     """Of figures that differ in page-cluster alone, the lowest; `by` are the keys of a cell."""
     best = {}
@@ -220,11 +233,13 @@ def scan_share(some, tier, share, out):
             rows.append([f["order"], label(f), f"{waited:.2f}", f"{wasted:.2f}"])
     if rows:
         yield from table(["order", "", "waits in 64 accesses", "wasted prefetches, %"], rows)
-    series = [(c, [cells[o, c]["value"] if (o, c) in cells else None for o in orders])
-              for c in columns]
+    plain = {plain_label(f): label(f) for f in best if "order" in f and plain_label(f)}
+    series = [(name, [cells[o, c]["value"] if (o, c) in cells else None for o in orders])
+              for name, c in plain.items()]
     path = out / "pictures" / f"scan-{name_of(tier)}-{share}.svg"
-    drawn = plots.bars(path, f"scan, {tier}, {share} % local", unit_of(some, "a page"),
-                       orders, series, [(label(f), f["value"]) for f in constant])
+    drawn = plots.bars(path, f"Reading in six orders, {tier}, {share} % local",
+                       unit_of(some, "a page"), orders, series,
+                       [(plain_label(f), f["value"]) for f in constant])
     yield from picture(path, out, f"Orders of access, {tier}, {share} % local", drawn)
 
 
