@@ -12,7 +12,8 @@ void wrap_print(FILE *f, const char *text, unsigned columns)
                         column = (size_t)fprintf(f, "\n    ") - 1;
                 else if (column)
                         column += (size_t)fprintf(f, " ");
-                column += (size_t)fprintf(f, "%s%.*s", cut ? "..." : "", (int)(n - cut), text + cut);
+                column += (size_t)fprintf(f, "%s%.*s", cut ? "..." : "", (int)(n - cut),
+                                          text + cut);
                 text += n;
                 if (*text == '\n') {
                         putc('\n', f);

@@ -1,8 +1,8 @@
 /*
  * Prometheus's text format, version 0.0.4, for the textfile collector of node_exporter: base units,
- * one HELP and one TYPE a metric, cumulative buckets.  Each sample has the report's name as a label,
- * so that the files of several processes can be collected together, and a series goes on when the
- * program is started again.  The process is a label of vmrun_info alone.
+ * one HELP and one TYPE a metric, cumulative buckets.  Each sample has the report's name as a
+ * label, so that the files of several processes can be collected together, and a series goes on
+ * when the program is started again.  The process is a label of vmrun_info alone.
  *
  * A histogram has few buckets, since each is a time series; their bounds do not depend on the TSC,
  * so that those of several hosts can be added up.

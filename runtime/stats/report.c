@@ -1,8 +1,8 @@
 /*
  * Where --stats goes: the last report, and the reports of --stats-interval.
  *
- * A file is replaced as a whole (common/outfile.h), so that a program that waits for it sees a whole
- * report or none.  A pipe or a terminal is written to.  Other threads may report at any time
+ * A file is replaced as a whole (common/outfile.h), so that a program that waits for it sees a
+ * whole report or none.  A pipe or a terminal is written to.  Other threads may report at any time
  * (interval.c); the lock makes them take turns.
  */
 #include <errno.h>

@@ -25,8 +25,8 @@ int stats_reset(void);
  * it cannot be written. */
 void stats_init(void);
 /* Prints the last report where --stats says; nothing without --stats.  status: of which the lowest
- * eight bits count, 128 and the number of a signal, or STATS_EXECVE.  After it no report is printed,
- * unless stats_goes_on() says that the program did not end after all. */
+ * eight bits count, 128 and the number of a signal, or STATS_EXECVE.  After it no report is
+ * printed, unless stats_goes_on() says that the program did not end after all. */
 #define STATS_EXECVE (-1)
 void stats_report(int status);
 void stats_goes_on(void);

@@ -7,17 +7,22 @@ usage: control.py CASE VMRUN [FLAG...]     FLAG: for vmrun
 Prints why, and exits with 1, if the case fails; with 77 if it cannot be tried.  XDG_RUNTIME_DIR is
 a folder of the caller's.
 """
+import fcntl
 import json
 import os
+import pty
 import re
 import resource
+import select
 import shutil
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 case, vmrun, *flags = sys.argv[1:]
@@ -253,7 +258,7 @@ def watched():
                            r"\d+, wait \d+, marker \d+\), fetch p50, p99 [\d.]+ \w+, [\d.]+ \w+, "
                            r"pages in \d+/s, out \d+/s, cache \S+ of 2M, hot \S+, to be cold \S+, "
                            r"far \S+, prefetch hits -, "
-                           r"node 0 in \d+/s out \d+/s\n", line), line)
+                           r"node \S+ in \d+/s out \d+/s\n", line), line)
     for line in interrupted(3, p.pid, "watch", "0.2", "--json"):
         s = json.loads(line)
         check(0.15 < s["seconds"] < 10 and s["faults_per_second"]["fetch"] > 10 and
@@ -265,7 +270,7 @@ def watched():
     text = b""
     while text.count(b"\x1b[H") < 3:
         text += os.read(master, 4096)
-    check(b"fetch p50, p99" in text and b"node 0" in text, text)
+    check(b"fetch p50, p99" in text and b"randmem, process %d" % p.pid in text, text)
     w.send_signal(signal.SIGINT)
     check(w.wait(LIMIT) == 0, "Ctrl-C")
     # A watch whose output has no reader.
@@ -291,6 +296,74 @@ def watched():
     check(w.poll() is None, "it ended with the execve")
     ends(p)
     check(w.wait(LIMIT) == 0, "it did not end")
+
+
+class Screen:
+    """A terminal of 80 columns and 24 rows, and the command on it."""
+
+    def __init__(self, *words):
+        self.seen = b""
+        self.pid, self.terminal = pty.fork()
+        if self.pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.execvp(vmctl, [vmctl, *map(str, words)])
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+
+    def take(self):
+        """False: the command has ended."""
+        if select.select([self.terminal], [], [], 0.1)[0]:
+            try:
+                self.seen += os.read(self.terminal, 65536)
+            except OSError:
+                return False
+        return True
+
+    def lines(self):
+        """What a person sees; fails if a screen is erased before the next one."""
+        first, *screens = self.seen.split(b"\x1b[H")
+        check(first in (b"", b"\x1b[2J") and b"\x1b[2J" not in b"".join(screens), "it flickers")
+        whole = [s for s in screens if s.endswith(b"\x1b[J")]
+        if not whole:
+            return []
+        lines = whole[-1].removesuffix(b"\x1b[J").decode().split("\r\n")
+        check(len(lines) <= 24 and all(line.endswith("\x1b[K") for line in lines[:-1]), lines)
+        lines = [line.removesuffix("\x1b[K") for line in lines]
+        fits("\n".join(lines), 80)
+        return lines
+
+    def until(self, pattern):
+        end = time.monotonic() + LIMIT
+        while not re.search(pattern, "\n".join(self.lines()), re.M):
+            check(self.take() and time.monotonic() < end, f"no {pattern!r}: {self.lines()}")
+
+    def ends_by(self, key):
+        os.write(self.terminal, key)
+        while self.take():
+            pass
+        check(os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]) == 0, f"the end by {key}")
+
+
+def screens():
+    busy = start(*randmem(), options=["--cache", "2M"])
+    idle = start("sleep", "1000", options=["--cache", "3M"])
+    row = rf"^ *{busy.pid} +2M +\S+ +\d\S+ +[1-9]\d* +[1-9]\d* +[\d.]+ \w+ +\d+%  randmem$"
+    s = Screen("top", "0.2")
+    # The one that waits comes first, whatever its number.
+    s.until(row[:-1] + rf"\n(.*\n)* *{idle.pid} +3M .* 0%  sleep$")
+    s.ends_by(b"q")
+    s = Screen(busy.pid, "watch", "0.2")
+    s.until(rf"^randmem, process {busy.pid}, the last [\d.]+ s; q or Ctrl-C ends this$")
+    s.until(r"^node +in/s +out/s  read p50, p99\n\S+ +\d+ +\d+  ")
+    s.ends_by(b"\x03")
+    # Without a terminal a table; a process that is stopped is said to be.
+    idle.send_signal(signal.SIGSTOP)
+    table = ctl("top", "0.3")
+    fits(table, 80)
+    check(table.startswith("    pid  cache") and re.search(row, table, re.M), table)
+    check(re.search(rf"^ *{idle.pid} +does not answer: it may be stopped  ", table, re.M), table)
+    idle.send_signal(signal.SIGCONT)
+    ctl("top", "0", status=2, text="seconds from 0.1")
+    ctl("top", "1", "2", status=2, text="one argument too many")
 
 
 def memnode(size="64M"):
@@ -776,8 +849,8 @@ def switched_off():
 
 try:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    {"list": listed, "stats": statistics, "watch": watched, "settings": settings,
-     "mistakes": mistakes, "strangers": strangers, "second": second_user,
+    {"list": listed, "stats": statistics, "watch": watched, "screens": screens,
+     "settings": settings, "mistakes": mistakes, "strangers": strangers, "second": second_user,
      "families": families, "peers": peers,
      "nodes": nodes, "remote": remote_nodes, "fewer": fewer_copies,
      "far": switched_off}[case]()

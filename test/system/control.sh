@@ -5,6 +5,7 @@ control() {
     control_case list 'vmctl list; sockets of the dead are removed'
     control_case stats 'vmctl stats in each format, and reset'
     control_case watch 'vmctl watch: lines, JSON, a screen; how it ends'
+    control_case screens 'vmctl top and watch on a screen of 80 columns'
     control_case mistakes 'mistakes with vmctl, and programs without a socket'
     control_case strangers 'vmctl is not for other users'
     control_case second 'a second user, without XDG_RUNTIME_DIR'

@@ -1,8 +1,6 @@
 /*
  * vmctl list: each process of this user that vmrun runs.
  */
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +8,8 @@
 #include <unistd.h>
 #include "common/size.h"
 #include "control/client/client.h"
+#include "control/client/sockets.h"
 #include "control/client/talk.h"
-#include "control/place.h"
 #include "stats/read.h"
 
 static void print_line(const char *about)
@@ -42,14 +40,17 @@ static int ask(const char *name, bool json, struct answer *a)
         return err;
 }
 
-/* One socket; *n: how many were printed. */
-static void print_one(const char *name, bool json, unsigned *n)
+struct list { bool json; unsigned printed; };
+
+/* One socket. */
+static void print_one(const char *name, void *arg)
 {
+        struct list *l = arg;
         struct answer a = { 0 };
-        int err = ask(name, json, &a);
+        int err = ask(name, l->json, &a);
 
         if (err == -ECONNRESET)         /* it executes another program, or has just ended */
-                err = ask(name, json, &a);
+                err = ask(name, l->json, &a);
         if (err == -ECONNREFUSED)       /* it was killed */
                 unlink(name);
         if (err == -ETIMEDOUT)
@@ -58,39 +59,26 @@ static void print_one(const char *name, bool json, unsigned *n)
                 free(a.text);
                 return;
         }
-        if (json) {
-                printf("%s\n  %s", *n ? "," : "", a.text);
+        if (l->json) {
+                printf("%s\n  %s", l->printed ? "," : "", a.text);
         } else {
-                if (!*n)
+                if (!l->printed)
                         printf("%7s  %-19s %9s %9s %9s  %s\n", "pid", "since", "cache", "in use",
                                "far", "program");
                 print_line(a.text);
         }
-        ++*n;
+        l->printed++;
         free(a.text);
 }
 
-static int is_socket(const struct dirent *e) { return isdigit((unsigned char)e->d_name[0]); }
-
 int list_print(bool json)
 {
-        char dir[PLACES][PATH_MAX];
-        unsigned printed = 0;
+        struct list l = { .json = json };
 
         if (json)
                 printf("[");
-        for (unsigned i = 0, n = place_list(dir); i < n; i++) {
-                struct dirent **e;
-                int count = place_enter(dir[i], geteuid()) == 0
-                                    ? scandir(".", &e, is_socket, versionsort) : -1;
-                for (int k = 0; k < count; k++) {
-                        print_one(e[k]->d_name, json, &printed);
-                        free(e[k]);
-                }
-                if (count >= 0)
-                        free(e);
-        }
+        sockets_each(print_one, &l);
         if (json)
-                printf("%s]\n", printed ? "\n" : "");
+                printf("%s]\n", l.printed ? "\n" : "");
         return 0;
 }

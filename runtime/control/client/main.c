@@ -149,6 +149,8 @@ static int run(const struct order *o)
         switch (o->command) {
         case CMD_LIST:
                 return list_print(o->json);
+        case CMD_TOP:
+                return top(o->interval_ms);
         case CMD_STATS:
                 return stats(o);
         case CMD_WATCH:

@@ -42,6 +42,7 @@ static const struct row {
         unsigned options, one_of;       /* that it has; of which one at most can be given */
 } rows[] = {
         { CMD_LIST, "list", "vmctl list [--json]", 0, 0, JSON, 0 },
+        { CMD_TOP, "top", "vmctl top [SECONDS]", 0, 1, 0, 0 },
         { CMD_STATS, "stats", "vmctl PID stats [--json|--flat|--prom|--reset]", 0, 0,
           JSON | FLAT | PROM | RESET, JSON | FLAT | PROM | RESET },
         { CMD_WATCH, "watch", "vmctl PID watch [SECONDS] [--json]", 0, 1, JSON, 0 },
@@ -58,6 +59,7 @@ static const char help_text[] =
         "Look at a program that vmrun runs, and change its settings.\n"
         "\n"
         "  list       the processes of this user that vmrun runs\n"
+        "  top        what happens in them, a line each, each second or every SECONDS\n"
         "  stats      the statistics of one, as vmrun --stats prints them; --reset: count from 0\n"
         "  watch      what happens in it, each second or every SECONDS\n"
         "  get, set   its settings; prefetch, prefetch-window, prefetch-history, far, verbose and\n"
@@ -164,7 +166,8 @@ static pid_t process(const char *text)
         size_t n = strspn(text, "0123456789");
 
         if (!n || n > 9 || text[n] || !atoi(text))
-                refuse("%s: give list, or the number of a process, which vmctl list shows", text);
+                refuse("%s: give list, top, or the number of a process, which vmctl list shows",
+                       text);
         return atoi(text);
 }
 
@@ -174,7 +177,7 @@ static unsigned interval(const char *text)
         double seconds = strtod(text, &end);
 
         if (!*text || *end || !(seconds >= 0.1 && seconds <= 3600))
-                refuse("%s: give seconds from 0.1 to 3600, as in vmctl PID watch 0.5", text);
+                refuse("%s: give seconds from 0.1 to 3600, as in 0.5", text);
         return (unsigned)(seconds * 1000);
 }
 
@@ -186,6 +189,8 @@ static const struct row *row_of(enum command c)
                 r++;
         return r;
 }
+
+static bool is_of_all(enum command c) { return c == CMD_LIST || c == CMD_TOP; }
 
 /* The command behind PID, whose name may be two words; *words: those behind it. */
 static const struct row *find(const char *pid, char ***words)
@@ -203,7 +208,7 @@ static const struct row *find(const char *pid, char ***words)
                 return row_of(CMD_NODES_ADD);
         }
         for (size_t i = 0; i < ROWS; i++)
-                if (rows[i].command != CMD_LIST && strcmp(rows[i].name, name) == 0)
+                if (!is_of_all(rows[i].command) && strcmp(rows[i].name, name) == 0)
                         return &rows[i];
         refuse("%s: give stats, watch, get, set, nodes or scrub", name);
 }
@@ -227,9 +232,10 @@ void order_parse(int argc, char **argv, struct order *o)
 
         *o = (struct order){ .words = argv, .interval_ms = 1000 };
         if (take_options(argc, argv, &given, &o->rate) < 1)
-                refuse("give list, or the number of a process and a command: see vmctl --help");
-        if (strcmp(*o->words, "list") == 0) {
-                r = row_of(CMD_LIST);
+                refuse("give list, top, or the number of a process and a command: see vmctl "
+                       "--help");
+        if (strcmp(*o->words, "list") == 0 || strcmp(*o->words, "top") == 0) {
+                r = row_of(**o->words == 'l' ? CMD_LIST : CMD_TOP);
                 o->words++;
         } else {
                 const char *pid = *o->words++;
@@ -239,7 +245,7 @@ void order_parse(int argc, char **argv, struct order *o)
         check_words(r, o->words);
         check_options(r, given);
         o->command = r->command;
-        if (o->command == CMD_WATCH && *o->words)
+        if ((o->command == CMD_WATCH || o->command == CMD_TOP) && *o->words)
                 o->interval_ms = interval(*o->words);
         o->json = given & JSON;
         o->flat = given & FLAT;

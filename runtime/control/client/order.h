@@ -11,6 +11,7 @@
 
 enum command {
         CMD_LIST,
+        CMD_TOP,
         CMD_STATS,
         CMD_WATCH,
         CMD_GET,
@@ -22,9 +23,9 @@ enum command {
 
 struct order {
         enum command command;
-        pid_t pid;                      /* not of CMD_LIST */
+        pid_t pid;                      /* not of CMD_LIST and CMD_TOP */
         char **words;                   /* behind the command; the last is NULL */
-        unsigned interval_ms;           /* of CMD_WATCH */
+        unsigned interval_ms;           /* of CMD_WATCH and CMD_TOP */
         const char *rate;               /* NULL: not given */
         bool json, flat, prom, reset, status, stop;
 };

@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +13,10 @@
 #include "common/json.h"
 #include "common/size.h"
 #include "control/client/client.h"
+#include "control/client/screen.h"
 #include "control/client/talk.h"
 #include "stats/formats.h"
 #include "stats/read.h"
-
-static volatile sig_atomic_t enough;
-static void on_signal(int sig) { (void)sig, enough = 1; }
 
 /* ---- one sample ---- */
 
@@ -28,13 +25,19 @@ static const char *const kinds[] = { "zero", "file", "fetch", "shared", "wait", 
 #define NODES 64
 
 struct sample {
+        char program[256];
         double seconds, faults, kind[KINDS], in, out, evicted;  /* the last five per second */
         uint64_t p50, p99;              /* of a fetch, ns; 0: none */
         uint64_t cache, cache_used, hot, to_be_cold, far, far_used;     /* bytes */
         double hits;                    /* of what was prefetched, percent; -1: nothing was */
         unsigned nodes;
         /* Of memory tiers only a single one's pages are counted. */
-        struct { char url[64]; bool counted; double in, out; uint64_t p50, p99; } node[NODES];
+        struct {
+                char name[64], url[64];
+                bool counted;
+                double in, out;
+                uint64_t p50, p99;
+        } node[NODES];
 };
 
 static double rate(const char *flat, const char *key, double seconds)
@@ -59,6 +62,8 @@ static void take_nodes(struct sample *s, const char *flat)
                 snprintf(key, sizeof(key), "node.%u.url", n);
                 if (!*flat_text(flat, key, s->node[n].url, sizeof(s->node[n].url)))
                         break;
+                snprintf(key, sizeof(key), "node.%u.name", n);
+                flat_text(flat, key, s->node[n].name, sizeof(s->node[n].name));
                 snprintf(key, sizeof(key), "node.%u.read", n);
                 s->node[n].counted = *flat_text(flat, key, text, sizeof(text));
                 s->node[n].in = (double)of_node(flat, n, "read") / s->seconds;
@@ -73,6 +78,7 @@ static void take(struct sample *s, const char *flat)
         uint64_t ahead = flat_number(flat, "count.prefetched");
         char key[32];
 
+        flat_text(flat, "about.program", s->program, sizeof(s->program));
         s->seconds = (double)flat_number(flat, "elapsed_ns") / 1e9;
         if (s->seconds <= 0)
                 s->seconds = 1e-9;
@@ -138,38 +144,59 @@ static void print_line(const struct sample *s)
         printf(", prefetch hits %s", hits(s, b));
         for (unsigned n = 0; n < s->nodes; n++)
                 if (s->node[n].counted)
-                        printf(", node %u in %.0f/s out %.0f/s", n, s->node[n].in, s->node[n].out);
+                        printf(", node %s in %.0f/s out %.0f/s", s->node[n].name, s->node[n].in,
+                               s->node[n].out);
         printf("\n");
 }
 
-static void print_screen(pid_t pid, const struct sample *s)
+static void print_screen(pid_t pid, const struct sample *s, FILE *f)
 {
         char a[80], b[32], c[32];
 
-        printf("\033[H\033[2J");        /* ECMA-48: home, erase all */
-        printf("process %d, the last %.1f s        (Ctrl-C ends this)\n\n", pid, s->seconds);
-        printf("faults/s    %12.0f\n", s->faults);
+        fprintf(f, "%.40s, process %d, the last %.1f s; q or Ctrl-C ends this\n\n",
+                basename(s->program), pid, s->seconds);
+        fprintf(f, "faults/s    %12.0f\n", s->faults);
         for (size_t k = 0; k < KINDS; k++)
-                printf("  %-10s%12.0f\n", kinds[k], s->kind[k]);
-        printf("\nfetch p50, p99        %s\n", latency(s->p50, s->p99, a));
-        printf("pages in/s  %12.0f\npages out/s %12.0f\nevicted/s   %12.0f\n", s->in, s->out,
-               s->evicted);
-        printf("prefetch hits         %s\n", hits(s, b));
-        printf("cache       %12s of %s\n", size_text(s->cache_used, b), size_text(s->cache, c));
-        printf("  hot       %12s, to be cold %s\n", size_text(s->hot, b),
-               size_text(s->to_be_cold, c));
-        printf("far memory  %12s of %s\n\n", size_text(s->far_used, b), size_text(s->far, c));
+                fprintf(f, "  %-10s%12.0f\n", kinds[k], s->kind[k]);
+        fprintf(f, "\nfetch p50, p99        %s\n", latency(s->p50, s->p99, a));
+        fprintf(f, "pages in/s  %12.0f\npages out/s %12.0f\nevicted/s   %12.0f\n", s->in, s->out,
+                s->evicted);
+        fprintf(f, "prefetch hits         %s\n", hits(s, b));
+        fprintf(f, "cache       %12s of %s\n", size_text(s->cache_used, b),
+                size_text(s->cache, c));
+        fprintf(f, "  hot       %12s, to be cold %s\n", size_text(s->hot, b),
+                size_text(s->to_be_cold, c));
+        fprintf(f, "far memory  %12s of %s\n\n", size_text(s->far_used, b), size_text(s->far, c));
+        fprintf(f, "%-32s%11s%11s  %s\n", "node", "in/s", "out/s", "read p50, p99");
         for (unsigned n = 0; n < s->nodes; n++) {
-                printf("node %-3u", n);
+                fprintf(f, "%-32.31s", s->node[n].name);
                 if (s->node[n].counted)
-                        printf("%10.0f in/s %10.0f out/s", s->node[n].in, s->node[n].out);
-                printf("  %-18s %s\n", latency(s->node[n].p50, s->node[n].p99, a), s->node[n].url);
+                        fprintf(f, "%11.0f%11.0f  %s\n", s->node[n].in, s->node[n].out,
+                                latency(s->node[n].p50, s->node[n].p99, a));
+                else
+                        fprintf(f, "%11s%11s  -\n", "-", "-");
         }
+}
+
+static bool show_screen(pid_t pid, const struct sample *s)
+{
+        char *text = NULL;
+        size_t size;
+        FILE *f = open_memstream(&text, &size);
+
+        if (!f)
+                return true;
+        print_screen(pid, s, f);
+        bool read = fclose(f) != 0 || screen_show(text);
+        free(text);
+        return read;
 }
 
 static void print_json(const struct sample *s)
 {
-        printf("{\"seconds\": %.3f, \"faults_per_second\": {\"total\": %.1f", s->seconds,
+        printf("{\"program\": ");
+        json_string(stdout, s->program);
+        printf(", \"seconds\": %.3f, \"faults_per_second\": {\"total\": %.1f", s->seconds,
                s->faults);
         for (size_t k = 0; k < KINDS; k++)
                 printf(", \"%s\": %.1f", kinds[k], s->kind[k]);
@@ -186,7 +213,9 @@ static void print_json(const struct sample *s)
                ", \"far_bytes\": %" PRIu64 ", \"far_used_bytes\": %" PRIu64 ", \"nodes\": [",
                s->cache, s->cache_used, s->hot, s->to_be_cold, s->far, s->far_used);
         for (unsigned n = 0; n < s->nodes; n++) {
-                printf("%s{\"url\": ", n ? ", " : "");
+                printf("%s{\"name\": ", n ? ", " : "");
+                json_string(stdout, s->node[n].name);
+                printf(", \"url\": ");
                 json_string(stdout, s->node[n].url);
                 if (s->node[n].counted)
                         printf(", \"pages_in_per_second\": %.1f, \"pages_out_per_second\": %.1f",
@@ -197,13 +226,6 @@ static void print_json(const struct sample *s)
 }
 
 /* ---- again and again ---- */
-
-static void sleep_ms(unsigned ms)
-{
-        const struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000l };
-
-        nanosleep(&t, NULL);            /* a signal ends it */
-}
 
 /* The connection ends with an execve; the next program listens on this socket again. */
 static int again(pid_t pid, int fd)
@@ -229,35 +251,25 @@ static bool print(pid_t pid, const char *flat, bool json)
         take(&s, flat);
         if (json)
                 print_json(&s);
-        else if (isatty(STDOUT_FILENO))
-                print_screen(pid, &s);
+        else if (screen_is_there())
+                return show_screen(pid, &s);
         else
                 print_line(&s);
         return fflush(stdout) == 0;
 }
 
-int watch(pid_t pid, unsigned interval_ms, bool json)
+static int show_all(pid_t pid, int fd, unsigned interval_ms, bool json)
 {
-        struct sigaction end = { .sa_handler = on_signal }, ignore = { .sa_handler = SIG_IGN };
         struct answer a;
-        int fd = talk_open(pid), err = fd;
+        int err = 0;
 
-        if (fd < 0)
-                return fd;
-        sigaction(SIGINT, &end, NULL);
-        sigaction(SIGTERM, &end, NULL);
-        sigaction(SIGPIPE, &ignore, NULL);
-        for (bool first = true; !enough; first = false) {
-                if (!first)
-                        sleep_ms(interval_ms);
-                if (enough)
-                        break;
+        for (bool first = true; first || !screen_wait(interval_ms); first = false) {
                 err = talk(fd, "sample", TALK_MS, &a);
                 if (err == -ECONNRESET || err == -EPIPE) {
                         fd = again(pid, fd);
                         if (fd >= 0)
                                 continue;
-                        if (!enough)
+                        if (!screen_is_over())
                                 fprintf(stderr, "vmctl: process %d has ended\n", pid);
                         return 0;
                 }
@@ -269,5 +281,17 @@ int watch(pid_t pid, unsigned interval_ms, bool json)
                         break;
         }
         close(fd);
-        return enough ? 0 : err;
+        return screen_is_over() ? 0 : err;
+}
+
+int watch(pid_t pid, unsigned interval_ms, bool json)
+{
+        int fd = talk_open(pid);
+
+        if (fd < 0)
+                return fd;
+        screen_begin(!json);
+        int err = show_all(pid, fd, interval_ms, json);
+        screen_end();
+        return err;
 }
