@@ -306,7 +306,7 @@ static void *computes(void *arg)
 {
         uint64_t x = 1, y = 1;
 
-        for (uint64_t i = 0; !stop; i++) {
+        while (!stop) {
                 x = x * 6364136223846793005 + 1;
                 y = y * 6364136223846793005 + 1;
         }
@@ -318,14 +318,12 @@ static void *faults(void *arg)
 {
         enum { SIZE = 12 << 20 };
         uint32_t *p = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        uint32_t sum = 0;
 
         for (uint32_t i = 0; i < SIZE / 4; i += 1024)
                 p[i] = i;
         for (uint32_t x = 1; !stop; x = x * 1664525 + 1013904223) {
                 uint32_t i = x % (SIZE / 4096) * 1024;
                 CHECK(p[i] == i);
-                sum++;
         }
         munmap(p, SIZE);
         return arg;

@@ -184,9 +184,10 @@ void find_places(struct seat *s)
 void inherit_drained(struct seat *s, const bool drained[NODES])
 {
         for (unsigned k = 0; k < NODES; k++)
-                if (drained[k])
-                        *(bool *)&s->node[k].is_drained = s->node[k].lost =
-                                s->node[k].settled = true;
+                if (drained[k]) {
+                        *(bool *)&s->node[k].is_drained = s->node[k].settled = true;
+                        s->node[k].lost = true;
+                }
 }
 
 /* As fork: the child has a copy of what its parent knows of its nodes. */

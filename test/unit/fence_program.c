@@ -39,10 +39,11 @@ static void make_tree(struct seat *s)
 
 static void make_process(struct seat *s, enum start how)
 {
+        pids++;
         s->p = (struct process){ .life = s->p.life,
                                  .seat = (unsigned)(s - seats),
                                  .alive = true,
-                                 .pid = ++pids,
+                                 .pid = pids,
                                  .numbers = pids << 32 };
         make_tree(s);
         s->map.nslabs = 0;

@@ -37,7 +37,7 @@ bool spurious(void);            /* shall this weak compare-and-swap fail? */
         _Atomic uint16_t *: (uint16_t *)(p), const _Atomic uint16_t *: (uint16_t *)(p),  \
         _Atomic uint8_t *: (uint8_t *)(p), const _Atomic uint8_t *: (uint8_t *)(p),      \
         _Atomic bool *: (bool *)(p), const _Atomic bool *: (bool *)(p),                  \
-        default: (pte_slot_t **)(p))
+        default: (void **)(p))
 #define HOOKED(op) ({ point(); __auto_type result_ = (op); point(); result_; })
 #define atomic_load(p)             HOOKED(__atomic_load_n(PLAIN(p), __ATOMIC_SEQ_CST))
 #define atomic_load_explicit(p, o) atomic_load(p)

@@ -22,17 +22,21 @@
 #define SHIFT    8
 #define DONE_SHIFT 6
 
-struct ring { struct rxe_queue_buf head; char data[ELEMENTS << SHIFT]; };
+union ring {
+        struct rxe_queue_buf head;
+        char all[sizeof(struct rxe_queue_buf) + (ELEMENTS << SHIFT)];
+};
+#define DATA(ring) ((ring)->all + offsetof(struct rxe_queue_buf, data))
 
 /* In memory that held something else before. */
-static void make(struct nic *n, struct ring *send, struct ring *done)
+static void make(struct nic *n, union ring *send, union ring *done)
 {
         memset(send, 0xa5, sizeof(*send));
         memset(done, 0x5a, sizeof(*done));
         send->head.producer_index = done->head.consumer_index = 0;
         done->head.producer_index = 0;
         *n = (struct nic){
-                .format = NIC_RXE, .key = 0x1234, .send = send->data, .done = done->data,
+                .format = NIC_RXE, .key = 0x1234, .send = DATA(send), .done = DATA(done),
                 .send_record = (_Atomic uint32_t *)&send->head.producer_index,
                 .done_record = (_Atomic uint32_t *)&done->head.consumer_index,
                 .done_index = (_Atomic uint32_t *)&done->head.producer_index,
@@ -43,7 +47,7 @@ static void make(struct nic *n, struct ring *send, struct ring *done)
 
 static void test_elements(void **state)
 {
-        struct ring send, done;
+        union ring send, done;
         struct nic n;
 
         (void)state;
@@ -53,7 +57,7 @@ static void test_elements(void **state)
                         .from = 0x100000000ull * at + 0x7000, .to = 0x680000000000ull + at * 4096,
                         .from_key = 0x777 + at, .len = 4096
                 };
-                const char *element = send.data + (at % ELEMENTS << SHIFT);
+                const char *element = DATA(&send) + (at % ELEMENTS << SHIFT);
                 struct rxe_send_wqe want = {
                         .wr = { .wr_id = at, .opcode = IBV_WR_RDMA_READ,
                                 .send_flags = IBV_SEND_SIGNALED,
@@ -72,7 +76,7 @@ static void test_elements(void **state)
 
 static void test_completions(void **state)
 {
-        struct ring send, done;
+        union ring send, done;
         struct nic n;
         uint32_t at, status;
 
@@ -80,7 +84,7 @@ static void test_completions(void **state)
         make(&n, &send, &done);
         for (uint32_t i = 0; i < 3 * ELEMENTS; i++) {
                 struct ib_uverbs_wc *wc =
-                        (void *)(done.data + (i % ELEMENTS << DONE_SHIFT));
+                        (void *)(DATA(&done) + (i % ELEMENTS << DONE_SHIFT));
                 assert_false(rxe_take(&n, &at, &status));
                 *wc = (struct ib_uverbs_wc){ .wr_id = 0x10000u * i + 7 * i,
                                              .status = i % 5 ? 0 : IBV_WC_REM_ACCESS_ERR,

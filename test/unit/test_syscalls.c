@@ -300,7 +300,7 @@ static void on_syscall(int sig, siginfo_t *si, void *ctx)
                 program_exit(&self,
                              self.end.how == END_PROGRAM ? self.end.status : EXIT_VMRUN_FAILED);
         if (nr == __NR_rt_sigprocmask) {
-                uint64_t mask;
+                uint64_t mask = 0;
                 sys_raw(__NR_rt_sigprocmask, 0, 0, P(&mask), 8, 0, 0);
                 mask &= ~(1ull << (SIGSYS - 1));
                 memcpy(&uc->uc_sigmask, &mask, 8);

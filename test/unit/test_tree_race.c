@@ -127,13 +127,14 @@ static pid_t locker(struct actor *a, _Atomic uint64_t *turns)
 {
         pid_t pid = fork();
 
-        for (; pid == 0; atomic_fetch_add(turns, 1)) {
+        if (pid)
+                return pid;
+        for (;; atomic_fetch_add(turns, 1)) {
                 tree_lock(&a->tree);
                 for (volatile unsigned i = 0; i < 2000; i++)
                         ;
                 tree_unlock(&a->tree);
         }
-        return pid;
 }
 
 /*
