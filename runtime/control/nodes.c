@@ -17,6 +17,7 @@
 #include "far/sequence.h"
 #include "settings/absolute.h"
 #include "settings/node_draft.h"
+#include "settings/service.h"
 #include "stats/formats.h"
 #include "stats/report.h"
 
@@ -212,20 +213,14 @@ static void make_absolute(const struct session *s, struct node_option *n)
         *n = o.nodes[0];
 }
 
-int nodes_add(const struct session *s, const char *url, FILE *f, char why[CTL_WHY])
+static int add(const struct session *s, struct node_option *o, FILE *f, char why[CTL_WHY])
 {
-        struct node_draft d;
         char reason[FAR_WHY] = "see the messages of vmrun", text[FAR_WHY];
-        int err = draft(&d, url, why);
+        int err = far_add(s->vm, o, reason);
 
-        if (!err) {
-                make_absolute(s, &d.node);
-                err = far_add(s->vm, &d.node, reason);
-                if (err)
-                        snprintf(why, CTL_WHY, "%.128s: %s", url, reason);
-        }
         if (err) {
-                node_option_free(&d.node);
+                snprintf(why, CTL_WHY, "%.128s: %s", o->url, reason);
+                node_option_free(o);
                 return err;
         }
         const struct far_node *n = far_node_at(far_nodes() - 1);
@@ -233,4 +228,47 @@ int nodes_add(const struct session *s, const char *url, FILE *f, char why[CTL_WH
         info_("node %u: %s", n->index, text);
         fprintf(f, "node %u: %s\n", n->index, text);
         return 0;
+}
+
+static bool has_node(const char *url)
+{
+        for (unsigned i = 0; i < far_nodes(); i++)
+                if (strcmp(far_node_at(i)->url, url) == 0)
+                        return true;
+        return false;
+}
+
+/* The nodes of a name in DNS that are not there yet. */
+static int add_service(const struct session *s, const struct node_option *o, FILE *f,
+                       char why[CTL_WHY])
+{
+        static struct node_option found[NODES_MAX];     /* one thread serves requests */
+        char reason[SETTING_WHY];
+        int n = service_find(o, found, NODES_MAX, reason), err = n < 0 ? n : 0;
+
+        if (n < 0)
+                snprintf(why, CTL_WHY, "%.128s: %s", o->url, reason);
+        for (int i = 0; i < n; i++)
+                if (err || has_node(found[i].url))
+                        node_option_free(&found[i]);
+                else
+                        err = add(s, &found[i], f, why);
+        return err;
+}
+
+int nodes_add(const struct session *s, const char *url, FILE *f, char why[CTL_WHY])
+{
+        struct node_draft d;
+        int err = draft(&d, url, why);
+
+        if (err) {
+                node_option_free(&d.node);
+                return err;
+        }
+        make_absolute(s, &d.node);
+        if (!node_is_service(d.node.url))
+                return add(s, &d.node, f, why);
+        err = add_service(s, &d.node, f, why);
+        node_option_free(&d.node);
+        return err;
 }

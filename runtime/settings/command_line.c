@@ -19,6 +19,7 @@
 #include "settings/config_file.h"
 #include "settings/guide.h"
 #include "settings/node_draft.h"
+#include "settings/service.h"
 #include "settings/settings.h"
 
 #ifndef PACKAGE_VERSION
@@ -126,6 +127,8 @@ static const char help_text[] =
         "                        nbd://HOST[:PORT][/EXPORT]    memnode or another NBD server\n"
         "                        nbds://HOST...?keys=FILE      the same, by TLS and a key\n"
         "                        nbd+unix:///EXPORT?socket=PATH\n"
+        "                        rdma+srv://NAME, nbd+srv://NAME, nbds+srv://NAME\n"
+        "                                                      all nodes of that name in DNS (SRV)\n"
         "                      options of the node may follow, as in rdma://m1?size=4G&weight=2\n"
         "      --placement weighted|linear|free\n"
         "                      spread memory over nodes by weight (default), fill one after "
@@ -381,6 +384,16 @@ static _Noreturn void no_program(const struct given *g)
              value ? " is the value of --" : "", value ? g->last : "");
 }
 
+/* Last: it asks the network. */
+static void find_services(void)
+{
+        const char *origin;
+        char why[SETTING_WHY];
+
+        if (service_expand(&opt, &origin, why) != 0)
+                die_(EXIT_VMRUN_FAILED, "%s: %s", origin, why);
+}
+
 void options_parse(int argc, char **argv)
 {
         struct given g = { .nnodes = 0 };
@@ -408,12 +421,15 @@ void options_parse(int argc, char **argv)
                                         "too");
         take_nodes(&g);
         message_verbose(opt.verbose);
-        if (opt.command == CMD_CHECK)
+        if (opt.command == CMD_CHECK) {
+                find_services();
                 return;
+        }
         if (!*opt.argv || !**opt.argv)
                 no_program(&g);
         if (opt.config)
                 info_("settings: %s", opt.config);
         if (!opt.cache)
                 default_cache();
+        find_services();
 }

@@ -42,10 +42,19 @@ void node_draft_init(struct node_draft *d)
         *d = (struct node_draft){ .node = { .weight = 1, .gid_index = -1 } };
 }
 
+bool node_is_service(const char *url)
+{
+        const char *colon = strchr(url, ':');
+
+        return colon && colon - url >= 4 && strncmp(colon - 4, "+srv://", 7) == 0;
+}
+
 static bool has_scheme(const char *url, const char *scheme)
 {
         size_t n = strlen(scheme);
-        return strncmp(url, scheme, n) == 0 && url[n] == ':';
+        if (strncmp(url, scheme, n) != 0)
+                return false;
+        return url[n] == ':' || (node_is_service(url) && strncmp(url + n, "+srv:", 5) == 0);
 }
 
 /* "%2F" to "/", in place; -EINVAL: no two hexadecimal digits follow a %, or they are 00. */
@@ -231,6 +240,12 @@ int node_draft_check(const struct node_draft *d, char why[SETTING_WHY])
 
         if (!n->url)
                 snprintf(why, SETTING_WHY, "the node has no url: give one, as in url = rdma://m1");
+        else if (node_is_service(n->url) && d->given & (1u << KEY_WEIGHT | 1u << KEY_PRIORITY))
+                snprintf(why, SETTING_WHY, "weight and priority come from DNS: leave them out");
+        else if (node_is_service(n->url) && !has_scheme(n->url, "rdma") &&
+                 !has_scheme(n->url, "nbd") && !has_scheme(n->url, "nbds"))
+                snprintf(why, SETTING_WHY, "DNS can name rdma+srv://, nbd+srv:// and nbds+srv:// "
+                         "only");
         else if (n->client && !n->keys)
                 snprintf(why, SETTING_WHY,
                          "client= says which key of keys= is ours: give keys=FILE as well");

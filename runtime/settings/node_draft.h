@@ -17,6 +17,8 @@ void node_draft_init(struct node_draft *d);
 int node_draft_set(struct node_draft *d, const char *key, const char *value, char why[SETTING_WHY]);
 /* Checks that need all keys together. */
 int node_draft_check(const struct node_draft *d, char why[SETTING_WHY]);
+/* Does the URL name a service in DNS, whose nodes are to be looked up (service.h)? */
+bool node_is_service(const char *url);
 /* Frees what a node holds. */
 void node_option_free(struct node_option *n);
 

@@ -16,6 +16,20 @@ control() {
     control_case nodes 'vmctl nodes; a node added while the program runs'
     control_case settings 'vmctl get and set'
     control_case far 'far memory off, and on again'
+    services
+}
+
+# Nodes by a name in DNS, in namespaces of their own.
+services() {
+    local name='nodes by a name in DNS' LIMIT=$limit
+    selected "$name" || return 0
+    run_limited unshare -rmn python3 "$here/services.py" "$vmrun" "$build"
+    if [ "$status" = 77 ] || grep -q '^unshare: ' "$ERR"; then
+        skip "$name" "no namespaces can be made here: $(head -qn 1 "$OUT" "$ERR")"
+        return
+    fi
+    [ "$status" = 0 ] || status="status $status: $(head -n 1 "$OUT")"
+    verdict "$name" "${status#0}"
 }
 
 # control_case CASE NAME
