@@ -8,7 +8,7 @@
 # shellcheck disable=SC2317 # called by mutant
 build_test() {
     compile -iquote "$tree/memnode" "$unit"/test_fence_model.c "$unit"/fence_*.c \
-        "$unit/pager_sched.c" "$tree/common/secret.c"
+        "$unit/pager_sched.c" "$tree"/common/{secret,size}.c
 }
 
 members=members.c lease=export.c fence=fence.c life=tree_life.c cut=far/cut.c
@@ -37,7 +37,7 @@ mutant $lease "CUT is not noted" '/^static uint32_t cut/,/^}/s/members_cut\(.*\)
 mutant $lease "CUT notes the first range only" \
     '/^static uint32_t cut/,/^}/s/while \(nbd/if (nbd/'
 mutant $lease "one goodbye ends the lease of all" \
-    '/^void nbd_export_leave/,/^}/s/--l->users == 0/(--l->users, 1)/'
+    '/^void nbd_export_leave/,/^}/s/l->users == 1 && //'
 
 mutant $fence "the older connection is not ended" \
     '/^static bool end_stale/,/^}/s/if \(c->e != e \|\|/if ((self \&\& c != self) || c->e != e ||/'
