@@ -190,6 +190,7 @@ suites() {
     suite 'strangers at a memory node' 50w - python3 test/nbd/strangers.py build/memnode/memnode \
         "$([ $runs_here = no ] || echo build/vmrun)" build/examples/scan $strangers
     suite 'the driver of NBD nodes' 80w - patient make_check build/test/nbd
+    ! is_full || suite 'packages' 600 - test/install/packages build
     if is_full; then
         suite 'far memory on a Ceph' 120 - tap test/cluster/ceph build
         suite 'mutants of kern and runtime' 2400 - test/unit/mutate.sh
