@@ -20,7 +20,8 @@
 #include "signal/signals.h"
 #include "stats/report.h"
 
-/* Leaks that were found; writes statistics, of a program that ended with that status, and profile. */
+/* Leaks that were found; writes statistics, of a program that ended with that status, and the
+ * profile. */
 static int64_t last_reports(struct thread *t, int status)
 {
         int64_t leaks = 0;

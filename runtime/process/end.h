@@ -10,8 +10,8 @@
  * this thread has ended, and it was not the first: t may then already belong to another thread. */
 void thread_finish(struct thread *t);
 
-/* The reports of a program that executes another: statistics, and the leak check, which ends vmrun if
- * it fails. Only from within an exit of kern. */
+/* The reports of a program that executes another: statistics, and the leak check, which ends vmrun
+ * if it fails. Only from within an exit of kern. */
 void program_executes(struct thread *t);
 /* The program ends and all its other threads are stopped: releases far memory. */
 void program_goodbye(void);

@@ -128,7 +128,7 @@ static const char help_text[] =
         "                        nbds://HOST...?keys=FILE      the same, by TLS and a key\n"
         "                        nbd+unix:///EXPORT?socket=PATH\n"
         "                        rdma+srv://NAME, nbd+srv://NAME, nbds+srv://NAME\n"
-        "                                                      all nodes of that name in DNS (SRV)\n"
+        "                                                      all nodes of that name (DNS SRV)\n"
         "                      options of the node may follow, as in rdma://m1?size=4G&weight=2\n"
         "      --placement weighted|linear|free\n"
         "                      spread memory over nodes by weight (default), fill one after "

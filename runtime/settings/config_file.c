@@ -143,7 +143,8 @@ static char *next_line(char *text, int size, void *arg)
         ssize_t n = getline(&line, &room, c->f);
         if (n < 0) {
                 if (!feof(c->f))
-                        mistake(c, c->line + 1, "cannot be read: %s: name a file of text", strerror(errno));
+                        mistake(c, c->line + 1, "cannot be read: %s: name a file of text",
+                                strerror(errno));
                 free(line);
                 return NULL;
         }

@@ -354,7 +354,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         _Atomic bool drains = data[0] & 0x20, stays = false;
         struct nbd_wire wire = { .fd = -1 };
         struct nbd_link l = { .wire = &wire, .e = &e, .structured = data[0] & 1,
-                              .stopping = &stopping, .cut = &cut, .draining = &drains, .stays = &stays };
+                              .stopping = &stopping, .cut = &cut, .draining = &drains,
+                              .stays = &stays };
         has_status = data[0] & 0x40;
         draining = drains;
         struct reader r = { data + 3, size - 3 };

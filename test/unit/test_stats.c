@@ -302,8 +302,9 @@ static void test_verdict(void **state)
         v->counter[CNT_FRAME_WAITS] = 60;
         assert_line(STATS_FLAT, "verdict.cleaner 1");
         assert_line(STATS_FLAT, "verdict.wire 0");
-        assert_line(STATS_TABLE, "The cleaner is behind, 5 % of the faults that needed a frame slept "
-                                 "until one was");
+        assert_line(STATS_TABLE,
+                    "The cleaner is behind, 5 % of the faults that needed a frame slept until one "
+                    "was");
         assert_line(STATS_TABLE, "    free: leave it a CPU, or try --cache 3M.");
 }
 
