@@ -247,7 +247,8 @@ static const char *why_not_allowed(void)
         struct group *g;
         struct stat st;
 
-        if (stat("/dev/kvm", &st) != 0 ||
+        /* A device control group makes faccessat() fail, too. */
+        if (stat("/dev/kvm", &st) != 0 || (st.st_mode & 06) == 06 ||
             faccessat(AT_FDCWD, "/dev/kvm", R_OK | W_OK, AT_EACCESS) == 0)
                 snprintf(text, sizeof(text),
                          "%s, though its mode allows it: a container without this device, or "

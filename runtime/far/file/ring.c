@@ -21,8 +21,9 @@ static int why_no_ring(int err, char why[FAR_WHY])
 {
         switch (err) {
         case -ENOSYS:
-                snprintf(why, FAR_WHY, "this kernel has no io_uring: use one that has "
-                         "(CONFIG_IO_URING, Linux 5.6), or give dax:PATH");
+                snprintf(why, FAR_WHY, "this kernel has no io_uring, or a container's seccomp "
+                         "profile hides it: use one that has (CONFIG_IO_URING, Linux 5.6), allow "
+                         "io_uring_setup, _enter and _register there, or give dax:PATH");
                 break;
         case -EPERM:
         case -EACCES:
