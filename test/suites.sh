@@ -288,6 +288,8 @@ in_the_lab() {
         patient lab_suite --rdma -- test/rdma/run "${one[@]}" --attack $strangers build
     ! is_full || suite 'a disk that the kernel lends over RDMA, in the lab' 90 - \
         lab_suite --rdma -- test/cluster/nvmet build
+    ! is_full || suite 'in containers, in the lab' 90 - \
+        lab_suite --rdma -- test/install/container build
     ! is_full || suite 'packets over RDMA, recorded in the lab' 60 - tap test/rdma/recorded build
     suite 'the driver of RDMA nodes, in the lab' 110w 'in_source test/rdma/driver.c' \
         patient tap lab_suite -- test/rdma/driver.sh build ${case:+"$case"}
