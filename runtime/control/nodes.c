@@ -233,7 +233,7 @@ static int add(const struct session *s, struct node_option *o, FILE *f, char why
 static bool has_node(const char *url)
 {
         for (unsigned i = 0; i < far_nodes(); i++)
-                if (strcmp(far_node_at(i)->url, url) == 0)
+                if (!is_gone(far_node_at(i)) && strcmp(far_node_at(i)->url, url) == 0)
                         return true;
         return false;
 }
@@ -244,15 +244,19 @@ static int add_service(const struct session *s, const struct node_option *o, FIL
 {
         static struct node_option found[NODES_MAX];     /* one thread serves requests */
         char reason[SETTING_WHY];
-        int n = service_find(o, found, NODES_MAX, reason), err = n < 0 ? n : 0;
+        unsigned added = 0;
+        int n = service_find(o, opt.connect_timeout_ms, found, NODES_MAX, reason);
+        int err = n < 0 ? n : 0;
 
         if (n < 0)
                 snprintf(why, CTL_WHY, "%.128s: %s", o->url, reason);
         for (int i = 0; i < n; i++)
                 if (err || has_node(found[i].url))
                         node_option_free(&found[i]);
-                else
-                        err = add(s, &found[i], f, why);
+                else if (!(err = add(s, &found[i], f, why)))
+                        added++;
+        if (!err && !added)
+                fputs("no new node\n", f);
         return err;
 }
 

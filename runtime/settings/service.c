@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "common/bounded.h"
 #include "settings/node_draft.h"
 #include "settings/service.h"
 
@@ -65,28 +66,60 @@ static int by_order(const void *x, const void *y)
                                           : (int)a->port - (int)b->port;
 }
 
-/* Asks DNS.  How many records; or -errno with why. */
-static int ask(const char *name, struct record r[], unsigned room, char why[SETTING_WHY])
+/* One question to DNS, in a thread of its own: libc's resolver may wait for minutes. */
+struct query {
+        struct bounded b;
+        char name[NS_MAXDNAME];
+        int h;                          /* 0, or why there is no answer: TRY_AGAIN and its like */
+        unsigned n;
+        struct record r[NODES_MAX + 1];
+};
+
+static void query_drop(struct bounded *b) { free(b); }
+
+static void query_run(struct bounded *b)
 {
+        struct query *q = (struct query *)b;
         unsigned char *answer = malloc(ANSWER_MOST);
         struct __res_state state = { 0 };
         ns_msg m;
-        unsigned n = 0;
 
-        if (!answer || res_ninit(&state) != 0) {
-                free(answer);
-                snprintf(why, SETTING_WHY, "out of memory: free some on this host");
-                return -ENOMEM;
+        q->h = TRY_AGAIN;
+        if (answer && res_ninit(&state) == 0) {
+                int got = res_nsearch(&state, q->name, ns_c_in, ns_t_srv, answer, ANSWER_MOST);
+                q->h = got < 0 ? state.res_h_errno : 0;
+                res_nclose(&state);
+                if (!q->h && ns_initparse(answer, got < ANSWER_MOST ? got : ANSWER_MOST, &m) == 0)
+                        for (int i = 0; i < ns_msg_count(m, ns_s_an) && q->n <= NODES_MAX; i++)
+                                q->n += read_record(&m, i, &q->r[q->n]);
         }
-        int got = res_nsearch(&state, name, ns_c_in, ns_t_srv, answer, ANSWER_MOST);
-        int err = got < 0 ? say_failed(name, state.res_h_errno, why) : 0;
-        res_nclose(&state);
-        if (!err && ns_initparse(answer, got < ANSWER_MOST ? got : ANSWER_MOST, &m) == 0)
-                for (int i = 0; i < ns_msg_count(m, ns_s_an) && n < room; i++)
-                        n += read_record(&m, i, &r[n]);
         free(answer);
-        if (!err && !n)
-                err = say_failed(name, NO_DATA, why);
+}
+
+/* Asks DNS.  How many records, NODES_MAX + 1 at most; or -errno with why. */
+static int ask(const char *name, unsigned timeout_ms, struct record r[NODES_MAX + 1],
+               char why[SETTING_WHY])
+{
+        struct query *q = calloc(1, sizeof(*q));
+        int err = q ? 0 : -ENOMEM;
+
+        if (q) {
+                q->b.run = query_run;
+                q->b.drop = query_drop;
+                strcpy(q->name, name);
+                err = bounded_run(&q->b, timeout_ms);
+        }
+        if (err == -ETIMEDOUT)
+                return say_failed(name, TRY_AGAIN, why);
+        if (err) {
+                snprintf(why, SETTING_WHY, "DNS cannot be asked: %s: free some memory on this "
+                         "host, or raise `ulimit -u`", strerror(-err));
+                return err;
+        }
+        unsigned n = q->n;
+        err = q->h || !n ? say_failed(name, q->h ? q->h : NO_DATA, why) : 0;
+        memcpy(r, q->r, n * sizeof(*r));
+        bounded_drop(&q->b);
         qsort(r, n, sizeof(*r), by_order);
         return err ? err : (int)n;
 }
@@ -116,16 +149,21 @@ static bool make_node(const struct node_option *n, const struct record *r, struc
                (to->client || !n->client) && (to->device || !n->device);
 }
 
-int service_find(const struct node_option *n, struct node_option to[], unsigned room,
-                 char why[SETTING_WHY])
+int service_find(const struct node_option *n, unsigned timeout_ms, struct node_option to[],
+                 unsigned room, char why[SETTING_WHY])
 {
         static struct record r[NODES_MAX + 1];  /* one thread at a time makes nodes */
         const char *url = strstr(n->url, MARK) + strlen(MARK);
         char name[NS_MAXDNAME];
         unsigned most = 1, level = 0;
 
+        if (strcspn(url, "/") == 0 || strcspn(url, "/") >= sizeof(name)) {
+                snprintf(why, SETTING_WHY, "it has no name that DNS could know: give one as in "
+                         "_memnode._tcp.example.org");
+                return -EINVAL;
+        }
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(url, "/"), url);
-        int found = ask(name, r, NODES_MAX + 1, why);
+        int found = ask(name, timeout_ms, r, why);
         if (found > (int)room) {
                 snprintf(why, SETTING_WHY, "DNS has too many SRV records of %.150s: there can be "
                          "%u nodes", name, NODES_MAX);
@@ -157,7 +195,8 @@ int service_expand(struct options *o, const char **origin, char why[SETTING_WHY]
                         continue;
                 }
                 *origin = n.origin;
-                int count = service_find(&n, found, NODES_MAX + 1 - o->nnodes, why);
+                int count = service_find(&n, o->connect_timeout_ms, found,
+                                         NODES_MAX + 1 - o->nnodes, why);
                 if (count < 0)
                         return count;
                 memmove(&o->nodes[i + (unsigned)count], &o->nodes[i + 1],
