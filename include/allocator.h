@@ -119,8 +119,8 @@ struct tree_common {
         /* Pages were copied, and no process has said since that none lacks a copy
          * (runtime/far/whole.h). */
         _Atomic uint32_t copied;
-        /* Some process has said that pages have fewer copies than they should, and none has said
-         * since that they have them again (runtime/far/fewer.h). */
+        /* The number, plus 1, of the process that has said that pages have fewer copies than they
+         * should, and not yet that they have them again (runtime/far/fewer.h). */
         _Atomic uint32_t fewer_said;
         uint32_t pad[4];
         struct tree_process process[TREE_PROCESSES];

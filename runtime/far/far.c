@@ -191,8 +191,8 @@ static void check_replicas(void)
                 strcpy(text, "no remote node");
         if (opt.replicas_required)
                 die_(EXIT_VMRUN_FAILED,
-                     "replicas: %s for %u copies of a page are too few: name more with --node, of "
-                     "different domains, or leave out --replicas-required",
+                     "replicas: %s for %u copies of a page, which are required: name more with "
+                     "--node, of different domains, or leave out --replicas-required",
                      text, opt.replicas);
         if (!inherited.any)             /* else the program before has said so */
                 warnx_("replicas: %s for %u copies of a page: so there %s "
@@ -209,7 +209,9 @@ static void check_memory(void)
         char a[32], b[32];
 
         for (unsigned i = 0; i < opt.nnodes; i++)
-                if (strcmp(far_node_at(i)->driver->scheme, "mem") == 0)
+                /* one without a size fills what is left */
+                if (strcmp(far_node_at(i)->driver->scheme, "mem") == 0 &&
+                    (strcmp(far_node_at(i)->url, "mem:") != 0 || far_node_at(i)->option->size))
                         wanted += far_node_at(i)->pages * PAGE_SIZE;
         if (!wanted || wanted + opt.cache <= available)
                 return;

@@ -49,7 +49,7 @@ uint64_t fewer_pages(void)
 static void say(uint64_t pages)
 {
         /* With too few nodes from the start check_replicas() has said so. */
-        if (pages && placement_domains(far_node_list(), far_nodes()) < opt.replicas)
+        if (placement_domains(far_node_list(), far_nodes()) < opt.replicas)
                 return;
         if (pages)
                 warnx_("far memory: %llu pages have fewer than %u copies, as too few nodes answer "
@@ -59,17 +59,22 @@ static void say(uint64_t pages)
                 warnx_("far memory: all pages have %u copies again", opt.replicas);
 }
 
+/* Only who has said the one says the other: another process may not use the slabs with those
+ * pages, and would find none. */
 static void judge(uint64_t pages, int64_t now)
 {
         /* Relaxed: the word alone counts. */
         _Atomic uint32_t *said = &TREE_COMMON->fewer_said;
+        uint32_t self = CONTROL->tree_number + 1, then = pages ? 0 : self;
 
-        if (atomic_load_explicit(said, memory_order_relaxed) == (pages > 0))
+        if (atomic_load_explicit(said, memory_order_relaxed) != then)
                 search.since = 0;
         else if (!search.since)
                 search.since = now;
         else if (now - search.since >= LASTS_MS &&
-                 atomic_exchange_explicit(said, pages > 0, memory_order_relaxed) != (pages > 0))
+                 atomic_compare_exchange_strong_explicit(said, &then, pages ? self : 0,
+                                                         memory_order_relaxed,
+                                                         memory_order_relaxed))
                 say(pages);
 }
 

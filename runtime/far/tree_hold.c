@@ -298,7 +298,7 @@ static bool bury_slab(struct tree *t, uint32_t p, uint32_t slab, int64_t until, 
 
 bool tree_bury(struct tree *t, uint32_t p, int64_t until, uint64_t *freed)
 {
-        uint32_t repairer = p + 1;
+        uint32_t repairer = p + 1, sayer = p + 1;
 
         for (uint32_t slab = 0; slab < t->head->nslabs; slab++)
                 if (!bury_slab(t, p, slab, until, freed))
@@ -308,5 +308,6 @@ bool tree_bury(struct tree *t, uint32_t p, int64_t until, uint64_t *freed)
         /* p is cut off: rule 5. */
         atomic_store(&counts(t, p)->unfenced, 0);
         atomic_compare_exchange_strong(&tree_common(t->units)->repairer, &repairer, 0);
+        atomic_compare_exchange_strong(&tree_common(t->units)->fewer_said, &sayer, 0);
         return true;
 }

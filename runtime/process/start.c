@@ -92,6 +92,16 @@ static void *thread_main(void *arg)
         return NULL;
 }
 
+/* Once, and without -v: the program seldom says why. */
+static void say_no_host_thread(int err)
+{
+        static atomic_flag said = ATOMIC_FLAG_INIT;     /* orders nothing */
+
+        if (!atomic_flag_test_and_set(&said))
+                warnx_("no more threads: this host makes none (%s): raise `ulimit -u` or pids.max "
+                       "of the control group, or free memory", strerror(-err));
+}
+
 static int start_host_thread(struct start *s)
 {
         pthread_attr_t a;
@@ -102,17 +112,9 @@ static int start_host_thread(struct start *s)
         pthread_attr_setstacksize(&a, STACK_SIZE);
         int err = pthread_create(&id, &a, thread_main, s);
         pthread_attr_destroy(&a);
+        if (err == EAGAIN || err == ENOMEM)
+                say_no_host_thread(-err);
         return -err;
-}
-
-/* Once, and without -v: the program seldom says why. */
-static void say_no_host_thread(int err)
-{
-        static atomic_flag said = ATOMIC_FLAG_INIT;     /* orders nothing */
-
-        if (!atomic_flag_test_and_set(&said))
-                warnx_("no more threads: this host makes none (%s): raise `ulimit -u` or pids.max "
-                       "of the control group, or free memory", strerror(-err));
 }
 
 long threads_make(struct thread *t, const struct clone_request *rq)
@@ -132,8 +134,6 @@ long threads_make(struct thread *t, const struct clone_request *rq)
                 ret = copy_state(t, s.t, rq);
                 if (ret == 0)
                         ret = start_host_thread(&s);
-                if (ret == -EAGAIN || ret == -ENOMEM)
-                        say_no_host_thread((int)ret);
                 if (ret)
                         threads_return_vcpu(s.t);
         }

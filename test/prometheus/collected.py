@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -16,6 +17,9 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+
+# So that what was started ends, too, when a time limit strikes.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
 what, build, folder, rules = sys.argv[1:]
 figures = f"{folder}/figures"

@@ -31,7 +31,7 @@ static void print_line(const char *about)
 static int ask(const char *name, bool json, struct answer *a)
 {
         pid_t pid;
-        int fd = talk_connect(name, &pid);
+        int fd = talk_connect(name, TALK_MS, &pid);
 
         if (fd < 0)
                 return fd;

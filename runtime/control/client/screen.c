@@ -14,6 +14,10 @@
 #include "common/clock.h"
 #include "control/client/screen.h"
 
+/* After these the terminal must be as it was. */
+static const int ends[] = { SIGINT, SIGTERM, SIGQUIT, SIGHUP };
+#define ENDS (sizeof(ends) / sizeof(ends[0]))
+
 static volatile sig_atomic_t over;
 static bool is_there;
 static bool keys;                       /* of standard input, which is in the mode for them */
@@ -28,8 +32,8 @@ void screen_begin(bool wanted)
 {
         struct sigaction end = { .sa_handler = on_signal }, ignore = { .sa_handler = SIG_IGN };
 
-        sigaction(SIGINT, &end, NULL);
-        sigaction(SIGTERM, &end, NULL);
+        for (size_t i = 0; i < ENDS; i++)
+                sigaction(ends[i], &end, NULL);
         sigaction(SIGPIPE, &ignore, NULL);
         is_there = wanted && isatty(STDOUT_FILENO);
         if (!is_there)
@@ -97,13 +101,13 @@ bool screen_show(const char *text)
 bool screen_wait(unsigned ms)
 {
         int64_t end = now_ms() + ms;
-        sigset_t both, other;
+        sigset_t all, other;
 
         /* A signal must not come between the look at `over` and the sleep. */
-        sigemptyset(&both);
-        sigaddset(&both, SIGINT);
-        sigaddset(&both, SIGTERM);
-        sigprocmask(SIG_BLOCK, &both, &other);
+        sigemptyset(&all);
+        for (size_t i = 0; i < ENDS; i++)
+                sigaddset(&all, ends[i]);
+        sigprocmask(SIG_BLOCK, &all, &other);
         for (int64_t left; !over && (left = end - now_ms()) > 0; ) {
                 const struct timespec t = { left / 1000, left % 1000 * 1000000 };
                 struct pollfd p = { .fd = keys ? STDIN_FILENO : -1, .events = POLLIN };

@@ -18,10 +18,11 @@
 #include "control/place.h"
 #include "control/protocol.h"
 
-int talk_connect(const char *name, pid_t *pid)
+int talk_connect(const char *name, int limit_ms, pid_t *pid)
 {
         struct sockaddr_un a = { .sun_family = AF_UNIX };
-        const struct timeval limit = { .tv_sec = TALK_MS / 1000 };
+        const struct timeval limit = { .tv_sec = limit_ms / 1000,
+                                       .tv_usec = limit_ms % 1000 * 1000 };
         struct ucred peer;
         socklen_t n = sizeof(peer);
 
@@ -49,7 +50,7 @@ static int open_here(pid_t pid)
 {
         char name[PLACE_NAME];
         pid_t peer;
-        int fd = talk_connect(place_name(name, pid, 0), &peer), found = -ESRCH;
+        int fd = talk_connect(place_name(name, pid, 0), TALK_MS, &peer), found = -ESRCH;
 
         if (fd >= 0 && peer == pid)
                 return fd;
@@ -59,7 +60,7 @@ static int open_here(pid_t pid)
                 found = fd;
         DIR *d = opendir(".");
         for (struct dirent *e; d && found == -ESRCH && (e = readdir(d)); ) {
-                fd = e->d_name[0] == '.' ? -1 : talk_connect(e->d_name, &peer);
+                fd = e->d_name[0] == '.' ? -1 : talk_connect(e->d_name, TALK_MS, &peer);
                 if (fd >= 0 && peer == pid)
                         found = fd;
                 else if (fd >= 0)
@@ -81,7 +82,8 @@ int talk_open(pid_t pid)
         snprintf(proc, sizeof(proc), "/proc/%d", pid);
         if (geteuid() == 0 && stat(proc, &st) == 0) {
                 snprintf(dir[n++], PATH_MAX, "/run/user/%u/vmrun", st.st_uid);
-                place_in_tmp(dir[n++], st.st_uid);
+                if (st.st_uid)          /* root's own processes are below /run */
+                        place_in_tmp(dir[n++], st.st_uid);
         }
         for (unsigned i = 0; i < n && fd < 0; i++) {
                 int err = place_enter(dir[i], i < own ? geteuid() : st.st_uid);

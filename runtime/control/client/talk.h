@@ -11,8 +11,9 @@
 /* Connects to the vmrun that runs that process: a descriptor, or -ESRCH, -EACCES,
  * -ETIMEDOUT. */
 int talk_open(pid_t pid);
-/* talk_open() by the name of a socket in the working directory.  *pid: the process that listens. */
-int talk_connect(const char *name, pid_t *pid);
+/* talk_open() by the name of a socket in the working directory, within limit_ms.  *pid: the
+ * process that listens. */
+int talk_connect(const char *name, int limit_ms, pid_t *pid);
 
 /* text: malloc'ed, with a NUL behind it. */
 struct answer { bool ok; char *text; size_t size; };

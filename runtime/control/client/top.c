@@ -12,6 +12,7 @@
 #include "control/client/screen.h"
 #include "control/client/sockets.h"
 #include "control/client/talk.h"
+#include "control/place.h"
 #include "stats/formats.h"
 #include "stats/read.h"
 
@@ -23,7 +24,7 @@ static struct program {
         int fd;
         bool seen, rates;               /* its socket is there; there was a sample before */
         bool silent;
-        char name[128];
+        char name[128], socket[PLACE_NAME];
         uint64_t cache, used, far, p99;
         double faults, fetched, waits;          /* a second; waits: percent of the time */
 } program[PROGRAMS];
@@ -37,14 +38,24 @@ static struct program *find(pid_t pid)
         return NULL;
 }
 
+/* The queue of a process that is stopped is full. */
+static void meet_silent(const char *socket)
+{
+        for (unsigned i = 0; i < programs; i++)
+                if (program[i].fd < 0 && strcmp(program[i].socket, socket) == 0)
+                        program[i].seen = program[i].silent = true;
+}
+
 /* A connection that is there is kept: its counts go on.  Who listens is asked each time, as a
  * number may be that of another PID namespace. */
 static void meet(const char *name, void *arg)
 {
         pid_t pid;
-        int fd = talk_connect(name, &pid);
+        int fd = talk_connect(name, ANSWER_MS, &pid);
 
         (void)arg;
+        if (fd == -ETIMEDOUT)
+                meet_silent(name);
         if (fd < 0)
                 return;
         struct program *p = find(pid);
@@ -52,6 +63,7 @@ static void meet(const char *name, void *arg)
                 p = &program[programs++];
                 *p = (struct program){ .pid = pid, .fd = -1 };
                 snprintf(p->name, sizeof(p->name), "%s", name);
+                snprintf(p->socket, sizeof(p->socket), "%s", name);
         }
         if (p && p->fd < 0) {
                 p->fd = fd;
