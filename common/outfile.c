@@ -82,7 +82,10 @@ int outfile_replace(const struct outfile *o, const char *name, const char *text,
 
         snprintf(temporary, sizeof(temporary), ".%.*s.%d", NAME_MAX - 16, o->name,
                  getpid() % 10000000);
-        int fd = openat(o->dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        /* In a folder where others may write, too, it is a new file and nobody's link. */
+        unlinkat(o->dir_fd, temporary, 0);
+        int fd = openat(o->dir_fd, temporary,
+                        O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0)
                 return -errno;
         bool good = put_all(fd, text, n, WRITE_MS) && fchmod(fd, o->mode) == 0 &&

@@ -3,8 +3,8 @@
 void prom_escaped(FILE *f, const char *text)
 {
         for (; *text; text++) {
-                if (*text == '"' || *text == '\\')
+                if (*text == '"' || *text == '\\' || *text == '\n')
                         putc('\\', f);
-                putc(*text, f);
+                putc(*text == '\n' ? 'n' : *text, f);
         }
 }

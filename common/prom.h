@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Prints the value of a label, without its quotes.  The text has no newline. */
+/* Prints the value of a label, without its quotes. */
 void prom_escaped(FILE *f, const char *text);
 
 #endif

@@ -58,12 +58,22 @@ static int find(char why[WHY_MAX])
         return 0;
 }
 
+/* The configuration may name the place of such a socket, too. */
+static bool is_listed(const struct memnode_options *o, const char *url)
+{
+        for (unsigned i = 0; i < o->nlisten; i++)
+                if (strcmp(o->listen[i], url) == 0)
+                        return true;
+        return false;
+}
+
 int inherited_add(struct memnode_options *o, char why[WHY_MAX])
 {
         int err = find(why);
 
         for (unsigned i = 0; i < nsockets && !err; i++)
-                err = setting_find("listen")->set(o, sockets[i].url, why);
+                if (!is_listed(o, sockets[i].url))
+                        err = setting_find("listen")->set(o, sockets[i].url, why);
         return err;
 }
 

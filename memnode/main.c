@@ -315,8 +315,12 @@ static bool answer(int control)
 /* Who sent it: another than the service manager, perhaps. */
 static void say_signal(const struct signalfd_siginfo *s)
 {
-        notice_("%s from process %u of user %u", s->ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT",
-                s->ssi_pid, s->ssi_uid);
+        const char *name = s->ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT";
+
+        if (s->ssi_code == SI_KERNEL)
+                notice_("%s from the terminal", name);
+        else
+                notice_("%s from process %u of user %u", name, s->ssi_pid, s->ssi_uid);
 }
 
 /* Serves until a signal ends it, or it is drained. */
@@ -362,7 +366,8 @@ static void serve(int signals, int control, int argc, char **argv)
                         say_signal(&info);
                         if (!opt.run)
                                 return;
-                        run_signal(SIGINT);
+                        if (info.ssi_code != SI_KERNEL)         /* a terminal tells both */
+                                run_signal(SIGINT);
                 }
         }
 }
@@ -395,6 +400,7 @@ int main(int argc, char **argv)
         sigaddset(&signals, SIGUSR1);
         sigprocmask(SIG_BLOCK, &signals, NULL);
         signal(SIGPIPE, SIG_IGN);
+        signal(SIGCHLD, SIG_DFL);       /* were it ignored, the end of a command would go unseen */
         int fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
         if (fd < 0)
                 die_(1, "no file descriptor for signals can be had: %s: raise `ulimit -n`",
@@ -402,7 +408,7 @@ int main(int argc, char **argv)
 
         log_open();
         if (opt.run)
-                run_prepare(opt.listen[0]);
+                run_prepare(opt.listen[0], opt.keys);
         if (admit_clients(&opt, why) != 0)
                 die_(1, "%s", why);
         watchdog_open();
@@ -411,23 +417,26 @@ int main(int argc, char **argv)
                 take_leases_over();
         if (limit_clients(&opt, why) != 0)
                 die_(1, "%s", why);
-        if (opt.stats && stats_open(opt.stats, why, sizeof(why)) != 0)
-                die_(1, "--stats %s: %s", opt.stats, why);
         if (opt.control) {
                 control = control_open(opt.control, why, sizeof(why));
                 if (control < 0)
                         die_(1, "--control %s: %s", opt.control, why);
         }
         open_listeners();
+        /* Behind it: a second memnode, which cannot listen, must not take the first for dead. */
+        if (opt.stats && stats_open(opt.stats, why, sizeof(why)) != 0)
+                die_(1, "--stats %s: %s", opt.stats, why);
         if (opt.pidfile && pidfile_write(opt.pidfile, why, sizeof(why)) != 0)
                 die_(1, "--pidfile %s: %s", opt.pidfile, why);
         begin();
         announce();
         stats_begin(opt.stats_ms);
         watchdog_begin();
+        /* Clients may have come: what follows is the end that keeps their leases. */
         if (opt.run && run_start(opt.run, why, sizeof(why)) != 0)
-                die_(1, "--run %s: %s", opt.run, why);
-        serve(fd, control, argc, argv);
+                warnx_("--run %s: %s", opt.run, why);
+        else
+                serve(fd, control, argc, argv);
 
         /* A second signal ends memnode at once, unless leases are to be kept, or a command has
          * ended, perhaps by the same signal. */
@@ -436,6 +445,7 @@ int main(int argc, char **argv)
         sd_notify(0, "STOPPING=1\nSTATUS=ending: clients are told");
         notice_("ending");
         watchdog_end();
+        pidfile_remove();               /* before another memnode can listen, and write its own */
         pool_end();
         int64_t at = now_ms();
         bool ended = true;
@@ -452,7 +462,6 @@ int main(int argc, char **argv)
         for (unsigned i = 0; i < SERVERS; i++)
                 servers[i]->lose(kept);
         stats_end();
-        pidfile_remove();
         run_unplace();
         int status = opt.run ? run_status() : 0;
         notice_("ended");

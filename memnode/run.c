@@ -46,8 +46,8 @@ void run_unplace(void)
         rmdir(folder);
 }
 
-/* A URL to listen at, as one to connect to. */
-void run_prepare(const char *url)
+/* A URL to listen at, as one to connect to; by TLS if there are keys. */
+void run_prepare(const char *url, bool keys)
 {
         const char *place = strstr(url, "://") + 3;
         char uri[300] = "";
@@ -63,7 +63,9 @@ void run_prepare(const char *url)
                 const char *host = strcmp(hp.host, "::") == 0 ? "::1"
                                    : !*hp.host || strcmp(hp.host, "0.0.0.0") == 0 ? "127.0.0.1"
                                                                                   : hp.host;
-                snprintf(uri, sizeof(uri), "%.*s%s%s%s%s%s", (int)(place - url), url,
+                bool tls = keys && strncmp(url, "nbd:", 4) == 0;
+                snprintf(uri, sizeof(uri), "%.*s%s%s%s%s%s",
+                         tls ? 7 : (int)(place - url), tls ? "nbds://" : url,
                          v6 ? "[" : "", host, v6 ? "]" : "", hp.colon ? ":" : "", hp.service);
                 if (hp.colon)
                         setenv("port", hp.service, 1);

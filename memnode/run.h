@@ -11,8 +11,8 @@
  * -errno with a sentence. */
 int run_place(struct memnode_options *o, char why[WHY_MAX]);
 /* Puts uri, and unixsocket or port, of the first address into the environment, before the first
- * thread starts: others read it. */
-void run_prepare(const char *url);
+ * thread starts: others read it.  keys: over TCP clients need TLS. */
+void run_prepare(const char *url, bool keys);
 /* Starts it.  0, or -errno with a sentence. */
 int run_start(const char *command, char *why, size_t n);
 /* Passes a signal on. */

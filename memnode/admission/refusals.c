@@ -3,12 +3,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include "admission/budget.h"
 #include "admission/origin.h"
 #include "admission/refusals.h"
 #include "common/clock.h"
 #include "common/message.h"
 
-#define MINUTE_MS 60000
 /* origins that are remembered: those with the last lines */
 #define REMEMBERED 256
 
@@ -20,9 +20,7 @@ static struct remembered {
         int64_t said;                   /* now_ms() of its last line; 0: the entry is free */
         uint64_t silent;                /* refusals without a line since */
 } remembered[REMEMBERED];
-static int64_t minute;                  /* when the minute of `lines` began */
-static unsigned lines;
-static uint64_t unsaid;                 /* refusals that found no room in that minute */
+static struct budget budget;            /* of all origins together */
 
 /* With the lock.  The entry of an origin, or the one whose line is the oldest. */
 static struct remembered *recall(const char *origin)
@@ -47,21 +45,12 @@ static bool may_say(const char *origin, int64_t now, uint64_t *before, uint64_t 
         struct remembered *r = recall(origin);
 
         *before = *elsewhere = 0;
-        if (r->said && now - r->said < MINUTE_MS) {
+        if (r->said && now - r->said < BUDGET_MS) {
                 r->silent++;
                 return false;
         }
-        if (now - minute >= MINUTE_MS || !minute) {
-                minute = now;
-                lines = 0;
-                *elsewhere = unsaid;
-                unsaid = 0;
-        }
-        if (lines == REFUSAL_LINES) {
-                unsaid++;
+        if (!budget_take(&budget, REFUSAL_LINES, now, elsewhere))
                 return false;
-        }
-        lines++;
         *before = r->silent;
         r->silent = 0;
         r->said = now;

@@ -17,11 +17,13 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include "account.h"
+#include "admission/budget.h"
 #include "admission/party.h"
 #include "common/clock.h"
 #include "common/secret.h"
@@ -32,6 +34,7 @@
 #include "nbd/thread.h"
 
 #define PAGE    4096u
+#define LEASE_LINES 60                  /* a minute, of the log */
 
 pthread_mutex_t nbd_leases_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by it: */
@@ -90,6 +93,28 @@ const char *nbd_lease_text(const struct lease *l, char text[NBD_EXPORT_TEXT])
         snprintf(text, NBD_EXPORT_TEXT, "NBD lease %.*s...%s%s, %s", NBD_LEASE_MARK, l->hex,
                  *party ? " of " : "", party, size_text(l->e.size, a));
         return text;
+}
+
+/* What becomes of leases, for the log: at most LEASE_LINES a minute, as a program at a socket that
+ * is open to all may make leases and drop them without end. */
+__attribute__((format(printf, 2, 3)))
+static void say(void (*log)(const char *fmt, ...), const char *fmt, ...)
+{
+        static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+        static struct budget budget;    /* guarded by it */
+        char text[2 * NBD_EXPORT_TEXT];
+        uint64_t before;
+        va_list ap;
+
+        va_start(ap, fmt);
+        vsnprintf(text, sizeof(text), fmt, ap);
+        va_end(ap);
+        pthread_mutex_lock(&lock);
+        bool room = budget_take(&budget, LEASE_LINES, now_ms(), &before);
+        pthread_mutex_unlock(&lock);
+        if (before)
+                notice_("%llu lines more about leases had no room", (unsigned long long)before);
+        (room ? log : info_)("%s", text);
 }
 
 static struct lease *find_lease(const char *hex)
@@ -177,7 +202,7 @@ static void make(struct lease *l, struct party *party)
         const char *text = "";
         uint32_t error = nbd_export_take(&l->e, owner, party, &text);
         if (!error)
-                notice_("%s: made", nbd_lease_text(l, lease));
+                say(notice_, "%s: made", nbd_lease_text(l, lease));
         pthread_mutex_lock(&nbd_leases_lock);
         l->making = false;
         l->error = error;
@@ -296,7 +321,7 @@ uint32_t nbd_export_attach(const char *name, size_t len, struct party *party,
         error = attach_lease(&n, party, e, &who->fresh, &back, text);
         pthread_mutex_unlock(&nbd_leases_lock);
         if (!error && back)
-                notice_("%s: a client is back", nbd_lease_text((struct lease *)*e, lease));
+                say(notice_, "%s: a client is back", nbd_lease_text((struct lease *)*e, lease));
         return error;
 }
 
@@ -426,8 +451,8 @@ static bool lose_user(struct lease *l, char lease[NBD_EXPORT_TEXT])
 
 static void say_gone(const char *lease)
 {
-        warnx_("%s: its last client is gone; it may come back for %u s", lease,
-               __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED) / 1000);
+        say(warnx_, "%s: its last client is gone; it may come back for %u s", lease,
+            __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED) / 1000);
 }
 
 void nbd_export_detach(struct nbd_export *e)
@@ -462,7 +487,7 @@ void nbd_export_leave(struct nbd_export *e)
         if (gone)
                 say_gone(lease);
         if (over) {
-                notice_("%s: over, as its client said goodbye", nbd_lease_text(l, lease));
+                say(notice_, "%s: over, as its client said goodbye", nbd_lease_text(l, lease));
                 end(l);
         }
 }
@@ -501,8 +526,8 @@ static void *sweep(void *arg)
                         unlink_lease(l);
                         abandoned++;
                         pthread_mutex_unlock(&nbd_leases_lock);
-                        warnx_("%s: over, as no client came back for the grace time",
-                               nbd_lease_text(l, lease));
+                        say(warnx_, "%s: over, as no client came back for the grace time",
+                            nbd_lease_text(l, lease));
                         end(l);
                         pthread_mutex_lock(&nbd_leases_lock);
                 }

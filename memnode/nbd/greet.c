@@ -102,6 +102,9 @@ static void name_program(pid_t pid, char name[17])
                 close(fd);
         if (n > 0)
                 name[name[n - 1] == '\n' ? n - 1 : n] = 0;
+        for (char *c = name; *c; c++)   /* it is the client's own text */
+                if (strchr("() ", *c))
+                        *c = '?';
 }
 
 static void name_peer(struct nbd_connection *c, const struct sockaddr *a, socklen_t len)

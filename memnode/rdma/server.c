@@ -74,7 +74,7 @@ static bool has_moved(const struct client *cl)
         for (const struct connection *c = connections; c; c = c->next)
                 if (c->client == cl && c->kind == NODE_CONTROL && !c->ended && !c->moved)
                         return false;
-        return cl->controls;
+        return cl->controls || (cl->answered && !members_awaits(&cl->members));
 }
 
 static void say_goodbye(void)

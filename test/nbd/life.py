@@ -6,6 +6,7 @@ usage: life.py CASE FOLDER MEMNODE
 """
 import atexit
 import ctypes
+import glob
 import os
 import select
 import signal
@@ -76,10 +77,20 @@ def run():
         os.killpg(p.pid, signal.SIGINT)
         assert p.wait(20) == 128 + signal.SIGINT and not os.path.exists(place), said()
     # A start that fails leaves nothing, and runs nothing.
-    p = start("--run", f"touch '{folder}/runs'", "--pidfile", f"{folder}/none/pid",
-              env={**os.environ, "TMPDIR": folder})
+    before = set(glob.glob("/tmp/memnode.*"))
+    p = start("--run", f"touch '{folder}/runs'", "--pidfile", f"{folder}/none/pid")
     assert p.wait(20) == 1 and "make its folder first" in said()
     assert not os.path.exists(f"{folder}/runs")
+    assert set(glob.glob("/tmp/memnode.*")) <= before, "its folder stays"
+    # Who starts memnode may ignore the ends of children.
+    assert start("--run", "exit 6", preexec_fn=lambda: signal.signal(
+        signal.SIGCHLD, signal.SIG_IGN)).wait(20) == 6, said()
+    with open(f"{folder}/life.keys", "w") as f:
+        f.write(f"alice:{'1a' * 32}\n")
+    os.chmod(f.name, 0o600)
+    p = start("--keys", f.name, "--listen", f"nbd://127.0.0.1:{port}", "--run", "echo $uri",
+              stdout=subprocess.PIPE, text=True)
+    assert p.communicate(timeout=20)[0] == f"nbds://127.0.0.1:{port}\n", "clients need TLS"
 
 
 def pidfile():
@@ -126,7 +137,8 @@ def sockets():
     path.bind(at)
     path.listen(8)
     address = tcp.getsockname()
-    pid = activated([path, tcp], "--export", "disk=1M")
+    # The configuration may name one of them, too.
+    pid = activated([path, tcp], "--export", "disk=1M", "--listen", f"nbd+unix://{at}")
     until(lambda: "serving" in said(), "it does not serve")
     for where in at, address:
         with client(where, "disk") as c:

@@ -17,7 +17,7 @@ build_test() {
 }
 
 handshake=nbd/handshake.c party=admission/party.c keys=common/keys.c origin=admission/origin.c
-refusals=admission/refusals.c keyring=admission/keyring.c
+refusals=admission/refusals.c budget=admission/budget.h keyring=admission/keyring.c
 
 mutant $handshake "options are served before TLS" \
     's/if \(!passes && h->door == NBD_DOOR_TLS\)/if (0)/'
@@ -90,12 +90,12 @@ mutant $party "what was not taken counts as held" '/^void party_took/,/^}/s/if \
 mutant $party "what was taken counts as taking" '/^void party_took/,/^}/s/taking -= bytes/;/'
 mutant $party "what is given back counts as held" '/^void party_give/,/^}/s/p->held -= bytes/;/'
 
-mutant $refusals "an origin has a line each time" 's/if \(r->said && now - r->said < MINUTE_MS\)/if (0)/'
+mutant $refusals "an origin has a line each time" 's/if \(r->said && now - r->said < BUDGET_MS\)/if (0)/'
 mutant $refusals "an origin has a line for ever" \
-    's/now - r->said < MINUTE_MS\)/now - r->said < 10 * MINUTE_MS)/'
-mutant $refusals "all together have lines without end" 's/if \(lines == REFUSAL_LINES\)/if (0)/'
-mutant $refusals "all have no line after the first minute" 's/now - minute >= MINUTE_MS \|\| !minute/!minute/'
+    's/now - r->said < BUDGET_MS\)/now - r->said < 10 * BUDGET_MS)/'
+mutant $budget "all together have lines without end" 's/if \(b->lines == most\)/if (0)/'
+mutant $budget "all have no line after the first minute" 's/now - b->minute >= BUDGET_MS \|\| !b->minute/!b->minute/'
 mutant $refusals "what had no line is not told" 's/\*before = r->silent/*before = 0/'
-mutant $refusals "who found no room is not told" 's/\*elsewhere = unsaid/*elsewhere = 0/'
+mutant $budget "who found no room is not told" 's/\*before = b->unsaid/*before = 0/'
 mutant $refusals "refusals are not counted" 's/counts\[cause\]\+\+/;/'
 totals
