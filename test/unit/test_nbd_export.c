@@ -92,6 +92,14 @@ static void check(const char *fmt, va_list ap)
         assert_null(strstr(text, HEX));
         assert_null(strstr(text, OTHER));
 }
+void info_(const char *fmt, ...)
+{
+        va_list ap;
+
+        va_start(ap, fmt);
+        check(fmt, ap);
+        va_end(ap);
+}
 void notice_(const char *fmt, ...)
 {
         va_list ap;
