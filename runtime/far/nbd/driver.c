@@ -161,15 +161,15 @@ static int connect_first(struct nbd_node *d, char why[FAR_WHY])
 }
 
 /* Both kinds of URL are in one module. */
-static bool names_socket(const struct node_option *o)
+static bool names_socket(const char *url)
 {
-        return strncmp(o->url, "nbd+unix:", strlen("nbd+unix:")) == 0;
+        return strncmp(url, "nbd+unix:", strlen("nbd+unix:")) == 0;
 }
 
 static int nbd_check(const struct node_option *o, const char *rest, char why[FAR_WHY])
 {
         struct nbd_target t = { .text = NULL };
-        int err = nbd_target_parse(&t, rest, names_socket(o), why);
+        int err = nbd_target_parse(&t, rest, names_socket(o->url), why);
 
         nbd_target_free(&t);
         return err;
@@ -183,7 +183,7 @@ static int nbd_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                 snprintf(why, FAR_WHY, "out of memory: free some on this host");
                 return -ENOMEM;
         }
-        int err = nbd_target_parse(&d->target, rest, names_socket(n->option), why);
+        int err = nbd_target_parse(&d->target, rest, names_socket(n->url), why);
         if (!err)
                 err = prepare(d, why);
         if (!err && !n->inherited)
