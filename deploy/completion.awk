@@ -58,7 +58,7 @@ function option(line,    name, short) {
 	if (match(line, /^(\[=[A-Z]+\]| [A-Z][A-Z=]*| [A-Za-z0-9]+(\|[A-Za-z0-9]+)+)( |$)/)) {
 		optional[last] = substr(line, 1, 1) == "["
 		valueof[last] = substr(line, 2, RLENGTH - 1)
-		gsub(/[][= ]/, "", valueof[last])
+		gsub(/[]= []/, "", valueof[last])
 		line = substr(line, RLENGTH + 1)
 	}
 	text[last] = shortened(line)

@@ -184,6 +184,9 @@ static void forked(void)
         int status;
 
         own_threads_set_apart();
+        /* So the maker is up: a sanitizer's lock of a thread that begins would stay locked in the
+         * child. */
+        make_one();
         lower(SCHED_OTHER, 5);
         pid_t pid = fork();
         if (pid == 0) {
