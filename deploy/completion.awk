@@ -78,13 +78,13 @@ function shortened(line) {
 }
 
 # Of an option; those that share a line share the text of the last.  A quotation mark is written as
-# within two others.
-function quoted(i, mark,    line) {
+# within two others; not by gsub(), as awks differ in what backslashes mean there.
+function quoted(i, mark,    line, rest, at) {
 	while (!text[options[i]] && i < noptions)
 		i++
-	line = text[options[i]]
-	gsub(/'/, mark, line)
-	return line
+	for (rest = text[options[i]]; (at = index(rest, "'")); rest = substr(rest, at + 1))
+		line = line substr(rest, 1, at - 1) mark
+	return line rest
 }
 
 # What completes the value of an option: words, file, pid; or there is nothing, or no value.
@@ -217,7 +217,7 @@ function bash(    i, f, c, pids, names, line) {
 function zsh_spec(i,    name, k, line) {
 	name = options[i]
 	k = kind(name)
-	line = name (k == "none" ? "" : optional[name] ? "=-" : "=") "[" quoted(i, "'\\\\''") "]"
+	line = name (k == "none" ? "" : optional[name] ? "=-" : "=") "[" quoted(i, "'\\''") "]"
 	if (k != "none") {
 		line = line (optional[name] ? "::" : ":") tolower(valueof[name] ~ /\|/ ? "how" : valueof[name])
 		k = k == "file" ? "_files" : k == "pid" ? "_vmrun_pids" : k == "words" ? \
@@ -241,7 +241,7 @@ function zsh(    i) {
 	for (i = 1; i <= noptions; i++) {
 		printf "    %s \\\n", zsh_spec(i)
 		if (shortof[options[i]])
-			printf "    '*%s[%s]' \\\n", shortof[options[i]], quoted(i, "'\\\\''")
+			printf "    '*%s[%s]' \\\n", shortof[options[i]], quoted(i, "'\\''")
 	}
 	if (another)
 		print "    '(-)1:program:_command_names -e' '*::argument:_normal'"
@@ -269,7 +269,7 @@ function fish(    i, name, k, line, c) {
 			line = line " -a '" words_of(name) "'"
 		if (k == "pid")
 			line = line " -a '(vmctl list 2>/dev/null | string match -r \"[0-9]+\")'"
-		printf "%s -d '%s'\n", line, quoted(i, "\\\\'")
+		printf "%s -d '%s'\n", line, quoted(i, "\\'")
 	}
 	if (another) {
 		# With the options whose next word is no program; `--` keeps fish from dropping them.
