@@ -73,7 +73,7 @@ static int fail_heading(struct reading *r, const char *section, const char *caus
 static int fail_unknown(struct reading *r, const char *name)
 {
         char cause[WHY_MAX];
-        const char *near = setting_near(name, true);
+        const char *near = setting_near(name);
 
         if (near)
                 snprintf(cause, sizeof(cause), "there is no such setting: did you mean %s?", near);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "common/bad_option.h"
 #include "common/hostport.h"
 #include "common/near.h"
 #include "common/size.h"
@@ -370,13 +371,13 @@ const struct setting *setting_find(const char *name)
         return NULL;
 }
 
-const char *setting_near(const char *name, bool in_file)
+const char *setting_near(const char *name)
 {
         const char *words[NSETTINGS];
         size_t n = 0;
 
         for (unsigned i = 0; i < NSETTINGS; i++)
-                if (!in_file || !settings[i].typed)
+                if (!settings[i].typed)
                         words[n++] = settings[i].name;
         return near_word(name, words, n);
 }
@@ -409,39 +410,6 @@ static _Noreturn void print_and_exit(const char *text)
 
 struct given { const struct setting *setting; const char *value; };
 
-/* For --sise and --sise=1G. */
-static const char *near_option(const char *given)
-{
-        char name[32];
-
-        if (strncmp(given, "--", 2) != 0)
-                return NULL;
-        snprintf(name, sizeof(name), "%.*s", (int)strcspn(given + 2, "="), given + 2);
-        return setting_near(name, false);
-}
-
-/* getopt's own messages do not name the cure. */
-static int bad_option(char **argv, bool missing_value, char why[WHY_MAX])
-{
-        const char *given = argv[optind - 1], *near = near_option(given);
-
-        if (missing_value)
-                snprintf(why, WHY_MAX, "%.200s: a value is missing: see memnode --help", given);
-        else if (optopt && strncmp(given, "--", 2) == 0 && strchr(given, '='))
-                snprintf(why, WHY_MAX,
-                         "%.200s: this option takes no value: leave out what follows the =", given);
-        else if (optopt && strncmp(given, "--", 2) != 0)
-                snprintf(why, WHY_MAX, "-%c: no such option: see memnode --help", optopt);
-        else if (near)
-                snprintf(why, WHY_MAX, "%.200s: no such option: did you mean --%s?", given, near);
-        else
-                snprintf(why, WHY_MAX,
-                         "%.200s: no such option, or an abbreviation of several: see memnode "
-                         "--help",
-                         given);
-        return -EINVAL;
-}
-
 /* All options into given[], which has room for argc of them. */
 static int collect(int argc, char **argv, struct given *given, int *count, char why[WHY_MAX])
 {
@@ -468,8 +436,10 @@ static int collect(int argc, char **argv, struct given *given, int *count, char 
                         given[(*count)++] = (struct given){ setting_find("verbose"), "" };
                 else if (c >= OPT_FIRST && c < OPT_FIRST + (int)NSETTINGS)
                         given[(*count)++] = (struct given){ &settings[c - OPT_FIRST], optarg };
-                else
-                        return bad_option(argv, c == ':', why);
+                else {
+                        bad_option(argv, c, longs, "memnode --help", why, WHY_MAX);
+                        return -EINVAL;
+                }
         }
         if (optind < argc) {
                 snprintf(why, WHY_MAX,

@@ -23,8 +23,8 @@ struct setting {
         bool typed;                     /* on the command line only */
 };
 const struct setting *setting_find(const char *name);
-/* The setting that was probably meant, of those that a file may have; NULL: none. */
-const char *setting_near(const char *name, bool in_file);
+/* The setting that a file probably meant; NULL: none. */
+const char *setting_near(const char *name);
 int setting_export(struct memnode_options *o, const char *name, const char *size,
                    char why[WHY_MAX]);
 /* One of the settings of a key: quota, reserve, connections. */

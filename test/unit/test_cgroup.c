@@ -33,34 +33,26 @@ static void put(const char *path, const char *text)
         assert_int_equal(fclose(f), 0);
 }
 
+/* The files of a group, by version. */
+static const struct files { const char *limit, *used, *stat; } v2 = {
+        "memory.max", "memory.current", "anon 1\nfile 99\ninactive_file"
+}, v1 = {
+        "memory.limit_in_bytes", "memory.usage_in_bytes", "inactive_file 7\ntotal_inactive_file"
+};
+
 /* A group: what it may use, uses, and could drop of that. */
-static void put_group(const char *folder, const char *limit, uint64_t used, uint64_t droppable)
+static void put_files(const struct files *v, const char *folder, const char *limit, uint64_t used,
+                      uint64_t droppable)
 {
         char path[512], text[256];
 
-        snprintf(path, sizeof(path), "%s/memory.max", folder);
+        snprintf(path, sizeof(path), "%s/%s", folder, v->limit);
         put(path, limit);
-        snprintf(path, sizeof(path), "%s/memory.current", folder);
+        snprintf(path, sizeof(path), "%s/%s", folder, v->used);
         snprintf(text, sizeof(text), "%llu\n", (unsigned long long)used);
         put(path, text);
         snprintf(path, sizeof(path), "%s/memory.stat", folder);
-        snprintf(text, sizeof(text), "anon 1\nfile 99\ninactive_file %llu\n",
-                 (unsigned long long)droppable);
-        put(path, text);
-}
-
-static void put_group_v1(const char *folder, const char *limit, uint64_t used, uint64_t droppable)
-{
-        char path[512], text[256];
-
-        snprintf(path, sizeof(path), "%s/memory.limit_in_bytes", folder);
-        put(path, limit);
-        snprintf(path, sizeof(path), "%s/memory.usage_in_bytes", folder);
-        snprintf(text, sizeof(text), "%llu\n", (unsigned long long)used);
-        put(path, text);
-        snprintf(path, sizeof(path), "%s/memory.stat", folder);
-        snprintf(text, sizeof(text), "inactive_file 7\ntotal_inactive_file %llu\n",
-                 (unsigned long long)droppable);
+        snprintf(text, sizeof(text), "%s %llu\n", v->stat, (unsigned long long)droppable);
         put(path, text);
 }
 
@@ -114,17 +106,17 @@ static void all_above(void **state)
         (void)state;
         put("/proc/self/cgroup", "0::/a/b/c\n");
         put("/proc/self/mountinfo", unified);
-        put_group("/sys/fs/cgroup/a/b/c", "max\n", 5 * MIB, 0);
+        put_files(&v2, "/sys/fs/cgroup/a/b/c", "max\n", 5 * MIB, 0);
         expect(NONE, NONE, "");
-        put_group("/sys/fs/cgroup/a", "104857600\n", 90 * MIB, 0);
+        put_files(&v2, "/sys/fs/cgroup/a", "104857600\n", 90 * MIB, 0);
         expect(100 * MIB, 10 * MIB, "/sys/fs/cgroup/a/memory.max");
-        put_group("/sys/fs/cgroup/a/b", "52428800\n", 6 * MIB, 0);
+        put_files(&v2, "/sys/fs/cgroup/a/b", "52428800\n", 6 * MIB, 0);
         expect(50 * MIB, 10 * MIB, "/sys/fs/cgroup/a/b/memory.max");
-        put_group("/sys/fs/cgroup/a/b/c", "209715200\n", 5 * MIB, 0);
+        put_files(&v2, "/sys/fs/cgroup/a/b/c", "209715200\n", 5 * MIB, 0);
         expect(50 * MIB, 10 * MIB, "/sys/fs/cgroup/a/b/memory.max");
         /* In a container its own group is the root. */
         put("/proc/self/cgroup", "0::/\n");
-        put_group("/sys/fs/cgroup", "31457280\n", 1 * MIB, 0);
+        put_files(&v2, "/sys/fs/cgroup", "31457280\n", 1 * MIB, 0);
         expect(30 * MIB, 29 * MIB, "/sys/fs/cgroup/memory.max");
 }
 
@@ -134,9 +126,9 @@ static void files_pages(void **state)
         (void)state;
         put("/proc/self/cgroup", "0::/a\n");
         put("/proc/self/mountinfo", unified);
-        put_group("/sys/fs/cgroup/a", "104857600\n", 100 * MIB, 70 * MIB);
+        put_files(&v2, "/sys/fs/cgroup/a", "104857600\n", 100 * MIB, 70 * MIB);
         expect(100 * MIB, 70 * MIB, "/sys/fs/cgroup/a/memory.max");
-        put_group("/sys/fs/cgroup/a", "104857600\n", 120 * MIB, 0);     /* it was lowered */
+        put_files(&v2, "/sys/fs/cgroup/a", "104857600\n", 120 * MIB, 0);     /* it was lowered */
         expect(100 * MIB, 0, "/sys/fs/cgroup/a/memory.max");
 }
 
@@ -149,15 +141,15 @@ static void version_1(void **state)
             "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpuacct\n"
             "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,cpu,memory\n"
             "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
-        put_group_v1("/sys/fs/cgroup/memory", "9223372036854771712\n", 90 * MIB, 0);
-        put_group_v1("/sys/fs/cgroup/memory/docker/x", "9223372036854771712\n", 9 * MIB, 0);
+        put_files(&v1, "/sys/fs/cgroup/memory", "9223372036854771712\n", 90 * MIB, 0);
+        put_files(&v1, "/sys/fs/cgroup/memory/docker/x", "9223372036854771712\n", 9 * MIB, 0);
         expect(NONE, NONE, "");
-        put_group_v1("/sys/fs/cgroup/memory/docker", "104857600\n", 90 * MIB, 20 * MIB);
+        put_files(&v1, "/sys/fs/cgroup/memory/docker", "104857600\n", 90 * MIB, 20 * MIB);
         expect(100 * MIB, 30 * MIB, "/sys/fs/cgroup/memory/docker/memory.limit_in_bytes");
         /* A container that sees its own group only, under the path that the host has for it. */
         put("/proc/self/mountinfo",
             "35 31 0:32 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,cpu,memory\n");
-        put_group_v1("/sys/fs/cgroup/memory", "31457280\n", 1 * MIB, 0);
+        put_files(&v1, "/sys/fs/cgroup/memory", "31457280\n", 1 * MIB, 0);
         expect(30 * MIB, 29 * MIB, "/sys/fs/cgroup/memory/memory.limit_in_bytes");
 }
 
