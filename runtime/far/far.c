@@ -185,7 +185,7 @@ static void check_replicas(void)
         if (domains >= opt.replicas || (opt.replicas == 1 && !opt.replicas_required))
                 return;
         if (domains)
-                snprintf(text, sizeof(text), "%u remote node%s, of different domains,", domains,
+                snprintf(text, sizeof(text), "remote nodes of %u domain%s", domains,
                          domains == 1 ? "" : "s");
         else
                 strcpy(text, "no remote node");

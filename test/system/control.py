@@ -804,7 +804,7 @@ def fewer_copies():
            "  nodes add URL adds one", "far memory: all pages have 2 copies again"], err)
     # With too few nodes that is said once, at the start.
     for nodes, words in ((["mem:64M"], "no remote node for 2 copies of a page"),
-                         ([memnode()], "1 remote node, of different domains, for 2 copies")):
+                         ([memnode()], "remote nodes of 1 domain for 2 copies")):
         q = Puppet(*replicas, *(f"--node={node}" for node in nodes), flags=())
         q.do("grow 8")
         if "remote node," in words:

@@ -67,7 +67,9 @@ table_on_terminal() {
     [ "$status" = 0 ] || why="status $status"
     is_table "$ERR" || why="${why:+$why; }no table"
     why+=$(too_wide "$ERR")
-    sed -n 2p "$ERR" | grep -Eq '^(The cache is small:|Far memory does not limit)' ||
+    # the first thought after the head; a long path of the program makes that two lines
+    awk 'NR > 1 && !/^ / { print; exit }' "$ERR" |
+        grep -Eq '^(The cache is small:|Far memory does not limit)' ||
         why="${why:+$why; }no verdict first"
     verdict_of "$name" "$why"
 }
