@@ -12,6 +12,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 #include "common/clock.h"
+#include "common/progress.h"
 #include "control_socket.h"
 #include "drain.h"
 #include "memnode.h"
@@ -22,10 +23,13 @@
 
 /* the last line to --drain: no client was left, and none loses a page */
 #define DRAINED "drained"
+/* a line to --drain that only a terminal shows */
+#define MOVED   "moved away: "
 
 /* ms, of now_ms(); 0: it has not begun.  Relaxed: the thread of --stats reads it. */
 static _Atomic int64_t began;
 static int64_t next_word;
+static unsigned told;           /* by tell_progress() */
 
 static uint32_t limit_ms(void) { return __atomic_load_n(&opt.drain_ms, __ATOMIC_RELAXED); }
 
@@ -58,6 +62,7 @@ bool drain_began(void) { return since() != 0; }
 
 void drain_begin(void)
 {
+        told = 0;                       /* a newcomer at the control socket was told nothing */
         if (since())
                 return;
         atomic_store_explicit(&began, now_ms(), memory_order_relaxed);
@@ -82,6 +87,21 @@ static void say_begun(void)
             "may do for %u s", limit_ms() / 1000);
 }
 
+/* To --drain, when it changes. */
+static void tell_progress(unsigned left)
+{
+        static unsigned most;
+        char text[64];
+
+        if (left == told)
+                return;
+        told = left;
+        most = left > most ? left : most;
+        snprintf(text, sizeof(text), MOVED "%u of %u process%s of clients", most - left,
+                 most, most == 1 ? "" : "es");
+        control_tell(text);
+}
+
 bool drain_over(void)
 {
         int64_t now = now_ms();
@@ -93,8 +113,10 @@ bool drain_over(void)
                         control_tell(DRAINED);
                 return true;
         }
-        if (now - since() >= DRAIN_LOOK_MS)       /* RDMA has counted */
+        if (now - since() >= DRAIN_LOOK_MS) {     /* RDMA has counted */
                 say_begun();
+                tell_progress(left);
+        }
         if (now - since() >= limit_ms()) {
                 waits(true);
                 say(warnx_, "draining: %u process%s of clients did not move away within the %u s "
@@ -135,10 +157,17 @@ int drain_other(const char *control)
         /* No time limit: memnode has one, --drain-timeout. */
         FILE *f = fdopen(fd, "r");
         while (f && getline(&line, &room, f) > 0) {
+                if (strncmp(line, MOVED, strlen(MOVED)) == 0) {
+                        line[strcspn(line, "\n")] = '\0';
+                        progress_show(line);
+                        continue;
+                }
+                progress_end();
                 drained = strcmp(line, DRAINED "\n") == 0;
                 if (fputs(line, stdout) == EOF || fflush(stdout) == EOF)
                         break;
         }
+        progress_end();
         free(line);
         if (f)
                 fclose(f);

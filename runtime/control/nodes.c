@@ -91,6 +91,16 @@ static const char *lacking_text(const struct far_node *n, const struct counts *o
                        ? "-" : size_text(of->lacking[n->index] * PAGE_SIZE, to);
 }
 
+/* How far a drain is. */
+static void print_moved(const struct far_node *n, char to[2 * FAR_WHY])
+{
+        char a[32], b[32];
+        uint64_t left, pages = slabs_at(n, &left);
+
+        snprintf(to, 2 * FAR_WHY, "draining: %s of %s pages are at other nodes",
+                 stats_number_text(pages - left, a), stats_number_text(pages, b));
+}
+
 #define SCREEN 100
 #define NAME   20
 
@@ -116,6 +126,8 @@ static void print_text(const struct stats *s, const struct counts *of, FILE *f)
                         latency_text(s, i, "write_ns", b));
                 if (strcmp(state_of(n, state), "works") == 0)
                         continue;
+                if (strcmp(state, "draining") == 0)
+                        print_moved(n, state);
                 snprintf(line, sizeof(line), "%s\n", state);
                 fputs("   ", f);
                 wrap_print(f, line, SCREEN - 3);
@@ -154,6 +166,11 @@ static void print_json(const struct stats *s, const struct counts *of, FILE *f)
                         n->pages, leased_of(n), of->used[i]);
                 if (!is_gone(n) && n->driver->kind == SLAB_REMOTE)
                         fprintf(f, ", \"lacking\": %" PRIu64, of->lacking[i]);
+                if (strcmp(c, "draining") == 0) {
+                        uint64_t left, pages = slabs_at(n, &left);
+                        fprintf(f, ", \"moved\": %" PRIu64 ", \"to_move\": %" PRIu64,
+                                pages - left, left);
+                }
                 if (in && out)
                         fprintf(f, ", \"read\": %" PRIu64 ", \"written\": %" PRIu64, in->v, out->v);
                 print_latency(f, s, i, "read_ns");

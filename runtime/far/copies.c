@@ -183,6 +183,16 @@ static bool is_copied(const struct slab_map *map, unsigned page, bool fenced)
         return w & SLOT_STATE && (fenced || w & SLOT_SHARED || !(w & SLOT_DUE));
 }
 
+/* Of 64 slots from `first` on, a set, those that are copied. */
+static uint32_t count_copied(const struct slab_map *map, unsigned first, uint64_t set)
+{
+        uint32_t n = 0;
+
+        for (; set; set &= set - 1)
+                n += is_copied(map, first + (unsigned)__builtin_ctzll(set), true);
+        return n;
+}
+
 /* Of 64 slots those that some place in the set `lack` does not have and some place in `have` has;
  * without slots of which no copy fits its sum. */
 static uint64_t not_at(const struct slab_map *map, unsigned i, unsigned have, unsigned lack)
@@ -237,9 +247,33 @@ uint32_t copies_lacking(const struct copies *c, const struct far_slab *s, uint32
         if (!places_with_bits(c, (uint64_t)slab << SLAB_SHIFT))
                 return 0;
         for (unsigned i = 0; i < npages; i += 64)
-                for (uint64_t set = not_at(map, i / 64, (1u << places) - 1, 1u << k); set;
-                     set &= set - 1)
-                        n += is_copied(map, i + (unsigned)__builtin_ctzll(set), true);
+                n += count_copied(map, i, not_at(map, i / 64, (1u << places) - 1, 1u << k));
+        return n;
+}
+
+uint32_t copies_at(const struct copies *c, const struct far_slab *s, uint32_t slab, uint32_t npages,
+                   unsigned k, uint32_t *left)
+{
+        const struct slab_map *map = tree_map(c->units, slab);
+        const unsigned places = places_of(s);
+        const bool bits = places_with_bits(c, (uint64_t)slab << SLAB_SHIFT);
+        uint32_t n = 0;
+
+        *left = 0;
+        for (unsigned i = 0; i < npages; i += 64) {
+                uint64_t here = ~0ull, staying = 0;
+                for (unsigned p = 0; bits && p < places; p++) {
+                        const struct far_node *node = s->place[p].node;
+                        uint64_t good = atomic_load_explicit(&map->good[p][i / 64],
+                                                             memory_order_acquire);
+                        if (p == k)
+                                here = good;
+                        if (far_answers(node) && !copies_drain(c, node))
+                                staying |= good;
+                }
+                n += count_copied(map, i, here);
+                *left += count_copied(map, i, here & ~staying);
+        }
         return n;
 }
 
@@ -275,8 +309,7 @@ uint32_t copies_fewer(const struct copies *c, const struct far_slab *s, uint32_t
                 /* without bits each page is at the one place */
                 uint64_t set = bits ? fewer_than(map, i / 64, places, have, replicas)
                                     : have && replicas < 2 ? 0 : ~0ull;
-                for (; set; set &= set - 1)
-                        n += is_copied(map, i + (unsigned)__builtin_ctzll(set), true);
+                n += count_copied(map, i, set);
         }
         return n;
 }

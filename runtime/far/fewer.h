@@ -7,7 +7,8 @@
 
 #include <stdint.h>
 
-/* Of all processes of the tree, in the slabs that this process uses.  Takes some 100 us for each GiB of far memory.  Any thread. */
+/* Of all processes of the tree, in the slabs that this process uses.  Takes some 100 us for each
+ * GiB of far memory.  Any thread. */
 uint64_t fewer_pages(void);
 /* A step of the search.  By the thread of rebuild.c, once this process uses a slab. */
 void fewer_look(void);

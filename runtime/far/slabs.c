@@ -270,6 +270,27 @@ void slabs_lacking(uint64_t lacking[NODES_MAX])
         }
 }
 
+uint64_t slabs_at(const struct far_node *n, uint64_t *left)
+{
+        const struct copies c = copies();
+        const uint32_t slabs = __atomic_load_n(&CONTROL->nslabs, __ATOMIC_ACQUIRE);
+        uint64_t pages = 0;
+        uint32_t some;
+
+        *left = 0;
+        for (uint32_t i = 0; i < slabs; i++) {
+                const struct slab *s = &CONTROL->slabs[i];
+                const struct far_slab *f = far_slab(i);
+                unsigned places = s->kind == SLAB_REMOTE ? atomic_load(&f->places) : 0;
+                for (unsigned k = 0; k < places; k++)
+                        if (f->place[k].node == n) {
+                                pages += copies_at(&c, f, i, s->pages, k, &some);
+                                *left += some;
+                        }
+        }
+        return pages;
+}
+
 bool slabs_stop(unsigned limit_ms) { return lock_within(&leases.lock, limit_ms); }
 
 struct tree *slabs_tree(void)

@@ -769,12 +769,15 @@ def remote_nodes():
     check(" 0 errors" in out, out + err)
     # The state of a node that does not just work stands below it.
     first, drains, second = memnode(), started[-1], memnode()
-    q = Puppet("--cache", "2M", "--node", first, "--node", second, flags=())
+    q = Puppet("--cache", "2M", "--rebuild-rate", "1M", "--node", first, "--node", second, flags=())
     q.do("grow 8")
     drains.terminate()
-    until(lambda: re.search(r"^ 0 nbd.*\n   (draining|drained)\n", ctl(q.pid, "nodes"), re.M),
-          "it does not drain")
+    moves = r"^ 0 nbd.*\n   draining: ([1-9][\d,]*) of ([\d,]+) pages are at other nodes\n"
+    until(lambda: re.search(moves, ctl(q.pid, "nodes"), re.M), "it does not drain")
     fits(ctl(q.pid, "nodes"), 100)
+    row = json.loads(ctl(q.pid, "nodes", "--json"))[0]
+    check(row["state"] == "draining" and row["moved"] > 0 and row["to_move"] > 0, row)
+    until(lambda: re.search(r"^ 0 nbd.*\n   drained\n", ctl(q.pid, "nodes"), re.M), "it drains on")
     q.end()
 
 
@@ -790,6 +793,9 @@ def fewer_copies():
     node.send_signal(signal.SIGSTOP)
     q.do("grow 8")
     until(lambda: number(q.pid, "replicas.fewer") > 500, "no page has fewer copies")
+    s = Screen(q.pid, "watch", "0.2")
+    s.until(r"^  to copy +[1-9]\S+$")
+    s.ends_by(b"q")
     prom = ctl(q.pid, "stats", "--prom")
     check(re.search("^vmrun_pages_with_fewer_copies[{ ].*[0-9]{3}$", prom, re.M), prom[:500])
     time.sleep(3)                       # a change is said when it has lasted for 2 s

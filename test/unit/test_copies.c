@@ -256,6 +256,42 @@ static void fewer_copies(void **state)
         assert_int_equal(fewer(&single, 1), 1);
 }
 
+static void at(const struct far_slab *s, unsigned k, uint32_t pages, uint32_t left)
+{
+        uint32_t alone;
+
+        assert_int_equal(copies_at(&me, s, s == &single ? 2 : 1, CHUNK_PAGES, k, &alone), pages);
+        assert_int_equal(alone, left);
+}
+
+/* Pages at a node that drains, and those of them that no node has that stays and answers. */
+static void what_must_move(void **state)
+{
+        struct tree_common *t = (struct tree_common *)me.units;
+
+        (void)state;
+        *slot_word(me.units, SLOT) = SLOT_OWNED | 5;
+        *slot_word(me.units, SLOT + 1) = SLOT_SHARED;
+        copies_written(&other, SLOT, 1);
+        copies_written(&other, SLOT + 1, 3);
+        t->draining = 1ull << node[0].index;
+        at(&slab, 0, 2, 1);
+        node[1].up = false;
+        at(&slab, 0, 2, 2);
+        node[1].up = true;
+        copies_repaired(&other, SLOT, 4);
+        at(&slab, 0, 2, 0);
+        t->draining |= 1ull << node[2].index;
+        at(&slab, 0, 2, 1);
+        *slot_word(me.units, SLOT) = SLOT_FREE;
+        at(&slab, 0, 1, 0);
+        at(&slab, 2, 0, 0);
+        t->draining = 0;
+        /* Without bits all are at the one place, and nowhere else. */
+        *slot_word(me.units, SOLE) = SLOT_OWNED | 5;
+        at(&single, 0, 1, 1);
+}
+
 static bool any_wanting(const struct far_slab *s)
 {
         return copies_any_wanting(&me, s, 1, CHUNK_PAGES);
@@ -422,6 +458,7 @@ int main(void)
                 test(nodes_that_are_down), test(missed_writes), test(places_not_known_yet),
                 test(a_single_place), test(threats), test(ends), test(nodes_that_cannot_fence),
                 test(repairs), test(what_a_node_lacks), test(fewer_copies),
+                test(what_must_move),
                 test(slots_of_all), test(unknown_places),
         };
         return cmocka_run_group_tests_name("copies", tests, NULL, NULL);

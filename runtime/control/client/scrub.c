@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "common/progress.h"
 #include "control/client/client.h"
 #include "control/client/talk.h"
 #include "control/protocol.h"
@@ -40,12 +41,13 @@ static int ask(pid_t pid, int *fd, const char *request, struct answer *a)
 static void show_progress(const char *flat)
 {
         unsigned long long all = flat_number(flat, "all"), pages = flat_number(flat, "pages");
+        char text[128];
 
-        if (isatty(STDERR_FILENO))
-                fprintf(stderr, "\r%llu of %llu pages, %llu wrong copies, %llu lost pages ", pages,
-                        all > pages ? all : pages,
-                        (unsigned long long)flat_number(flat, "wrong"),
-                        (unsigned long long)flat_number(flat, "lost"));
+        snprintf(text, sizeof(text), "%llu of %llu pages, %llu wrong copies, %llu lost pages",
+                 pages, all > pages ? all : pages,
+                 (unsigned long long)flat_number(flat, "wrong"),
+                 (unsigned long long)flat_number(flat, "lost"));
+        progress_show(text);
 }
 
 /* Waits until the scrub is over.  *good: all pages were looked at, and no page is wrong any more.
@@ -71,12 +73,13 @@ static int wait_for_end(pid_t pid, int *fd, bool *good)
                 if (!enough)
                         nanosleep(&pause, NULL);        /* a signal ends it */
                 if (enough) {
-                        fprintf(stderr, "\nvmctl: the scrub goes on: vmctl %d scrub --status shows "
+                        progress_end();
+                        fprintf(stderr, "vmctl: the scrub goes on: vmctl %d scrub --status shows "
                                 "it, --stop ends it\n", pid);
                         return 1;
                 }
         }
-        fputs(isatty(STDERR_FILENO) ? "\r\033[K" : "", stderr); /* ECMA-48: erase the line */
+        progress_end();
         if (strcmp(state, "none") != 0)
                 return 0;
         fprintf(stderr, "vmctl: process %d executes another program: the scrub has ended with the "

@@ -23,12 +23,14 @@
 static const char *const kinds[] = { "zero", "file", "fetch", "shared", "wait", "marker" };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 #define NODES 64
+#define PAGE  4096
 
 struct sample {
         char program[256];
         double seconds, faults, kind[KINDS], in, out, evicted;  /* the last five per second */
         uint64_t p50, p99;              /* of a fetch, ns; 0: none */
         uint64_t cache, cache_used, hot, to_be_cold, far, far_used;     /* bytes */
+        uint64_t fewer;                 /* pages with fewer copies than --replicas */
         double hits;                    /* of what was prefetched, percent; -1: nothing was */
         unsigned nodes;
         /* Of memory tiers only a single one's pages are counted. */
@@ -98,6 +100,7 @@ static void take(struct sample *s, const char *flat)
         s->to_be_cold = flat_number(flat, "cache_to_be_cold_bytes");
         s->far = flat_number(flat, "far_bytes");
         s->far_used = flat_number(flat, "far_used_bytes");
+        s->fewer = flat_number(flat, "replicas.fewer");
         s->hits = ahead ? 100.0 * (double)flat_number(flat, "count.prefetch_hits") / (double)ahead
                         : -1;
         take_nodes(s, flat);
@@ -166,7 +169,10 @@ static void print_screen(pid_t pid, const struct sample *s, FILE *f)
                 size_text(s->cache, c));
         fprintf(f, "  hot       %12s, to be cold %s\n", size_text(s->hot, b),
                 size_text(s->to_be_cold, c));
-        fprintf(f, "far memory  %12s of %s\n\n", size_text(s->far_used, b), size_text(s->far, c));
+        fprintf(f, "far memory  %12s of %s\n", size_text(s->far_used, b), size_text(s->far, c));
+        if (s->fewer)
+                fprintf(f, "  to copy   %12s\n", size_text(s->fewer * PAGE, b));
+        fputs("\n", f);
         fprintf(f, "%-32s%11s%11s  %s\n", "node", "in/s", "out/s", "read p50, p99");
         for (unsigned n = 0; n < s->nodes; n++) {
                 fprintf(f, "%-32.31s", s->node[n].name);
