@@ -74,7 +74,7 @@ long sys_brk(const uint64_t a[6])
         result = brk_now;
         lock_drop(&mm_lock);
 
-        mm_lock_report();
+        mm_report_refusals();
         if (populate)
                 mm_populate_locked(from, to);
         return (long)result;

@@ -22,7 +22,7 @@ static int apply_to(struct vma_node *n, uint64_t start, uint64_t end, uint32_t l
         v.flags = (v.flags & ~VMA_LOCK) | lock;
         if (!(v.flags & (VMA_CHARGED | VMA_TOUCH)))
                 pay = mm_payment(&v) & VMA_CHARGED;
-        if (pay && !mm_charge(page_count(end - start)))
+        if (pay && !mm_pay(page_count(end - start)))
                 return -ENOMEM;
         int err = mm_isolate(start, end, VMA_MAX);
         if (err) {
@@ -103,7 +103,7 @@ static long lock_range(const uint64_t a[6], uint32_t lock)
                 err = apply(start, end, lock, false);
         lock_drop(&mm_lock);
 
-        mm_lock_report();
+        mm_report_refusals();
         if (err || (lock & VMA_ONFAULT))
                 return err;
         err = mm_populate_locked(start, end);
@@ -158,7 +158,7 @@ long sys_mlockall(const uint64_t a[6])
                 mm_lock_future = flags & MCL_FUTURE ? lock : 0;
         lock_drop(&mm_lock);
 
-        mm_lock_report();
+        mm_report_refusals();
         if (!err && (flags & MCL_CURRENT) && !(flags & MCL_ONFAULT))
                 mm_populate_locked(0, TASK_SIZE);
         return err;

@@ -187,7 +187,7 @@ long mm_map_opened(struct mm_request *r)
         long at = map_locked(r);
         lock_drop(&mm_lock);
 
-        mm_lock_report();
+        mm_report_refusals();
         if (at < 0)
                 return mm_give_up(r, at);
         if (control.replay && r->v.file != FILE_NONE && (r->v.flags & MAP_PRIVATE))

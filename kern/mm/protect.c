@@ -39,10 +39,8 @@ static int protect_part(struct vma_node *n, uint64_t start, uint64_t end, uint32
          * be writable? */
         if ((prot & PROT_WRITE) && !mm_may_expand(&after, pages, 0) && mm_may_expand(&v, pages, 0))
                 return -ENOMEM;
-        if (pay != paid && pay == VMA_CHARGED && !mm_charge(pages)) {
-                mm_unpaid(pages);
+        if (pay != paid && pay == VMA_CHARGED && !mm_pay(pages))
                 return -ENOMEM;
-        }
         int err = mm_isolate(start, end, VMA_MAX);
         if (err) {
                 if (pay != paid && pay == VMA_CHARGED)
@@ -124,8 +122,7 @@ long sys_mprotect(const uint64_t a[6])
         lock_drop(&mm_lock);
         pt_gone_end(&gone);
 
-        if (err == -ENOMEM)
-                mm_unpaid_report();
+        mm_report_refusals();
         if (locked)
                 mm_populate_locked(start, end);
         return err;

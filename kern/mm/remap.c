@@ -90,7 +90,7 @@ static int grow_in_place(struct vma_node *n, const struct remap *r)
         int err = 0;
         if (v.flags & MAP_SHARED) {
                 err = grow_shared(n, &v);
-        } else if (!(v.flags & VMA_CHARGED) || mm_charge(page_count(r->new_len - r->old_len))) {
+        } else if (!(v.flags & VMA_CHARGED) || mm_pay(page_count(r->new_len - r->old_len))) {
                 vma_begin();
                 vma_change(n, &v);
                 vma_end();
@@ -194,7 +194,7 @@ static int move_to(uint64_t to, const struct remap *r)
                 return duplicate(to, r);
         if (!(n->v.flags & VMA_CHARGED))
                 charge = 0;
-        if (!mm_charge(charge))
+        if (!mm_pay(charge))
                 return -ENOMEM;
         int err = mm_isolate(r->addr, end, VMA_MAX);
         if (!err) {
@@ -317,7 +317,7 @@ long sys_mremap(const uint64_t a[6])
         bool populate = n && (n->v.flags & VMA_LOCKED) && r.new_len > r.old_len;
         lock_drop(&mm_lock);
 
-        mm_lock_report();
+        mm_report_refusals();
         if (populate)
                 mm_populate_locked((uint64_t)at + r.old_len, (uint64_t)at + r.new_len);
         return at;

@@ -64,28 +64,40 @@ int mm_may_lock_more(const struct vma *v, uint64_t pages, int over_limit)
         return mm_may_lock(pages, vma_locked_whole(v) ? pages : 0, over_limit);
 }
 
-void mm_lock_report(void)
+bool mm_pay(uint64_t pages)
+{
+        bool paid = mm_charge(pages);
+
+        if (!paid)
+                atomic_store_explicit(&unpaid, pages, memory_order_relaxed);
+        return paid;
+}
+
+static void report_lock(void)
 {
         if (atomic_exchange_explicit(&lock_refused, false, memory_order_relaxed))
                 kern_log(1, "memory is not locked: at most half of the cache may be (%lu pages): "
                          "give it a larger --cache, or lock by MLOCK_ONFAULT", control.nframes / 2);
 }
 
-void mm_unpaid(uint64_t pages)
-{
-        atomic_store_explicit(&unpaid, pages, memory_order_relaxed);
-}
-
-void mm_unpaid_report(void)
+static void report_unpaid(void)
 {
         uint64_t pages = atomic_exchange_explicit(&unpaid, 0, memory_order_relaxed);
 
         if (!pages || atomic_exchange_explicit(&unpaid_said, true, memory_order_relaxed))
                 return;
-        kern_log(0, "%lu KiB cannot be made writable (ENOMEM), as the stack of a new thread is: "
-                 "the program may have as much as cache and far memory hold, %lu MiB: give a "
-                 "larger --node, smaller stacks (ulimit -s), or --overcommit",
+        kern_log(0, "%lu KiB of memory, or of a new thread's stack, are refused (ENOMEM): the "
+                 "program may have as much as cache and far memory hold, %lu MiB: give a larger "
+                 "--node, smaller stacks (ulimit -s), or --overcommit",
                  pages * (PAGE_SIZE / 1024), mm_limit() / ((1 << 20) / PAGE_SIZE));
+}
+
+void mm_report_refusals(void)
+{
+        if (atomic_load_explicit(&lock_refused, memory_order_relaxed))
+                report_lock();
+        if (atomic_load_explicit(&unpaid, memory_order_relaxed))
+                report_unpaid();
 }
 
 void mm_account_init(void)

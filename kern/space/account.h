@@ -21,14 +21,12 @@ bool mm_may_expand(const struct vma *v, uint64_t pages, uint64_t fewer);
 int mm_may_lock(uint64_t pages, uint64_t whole, int over_limit);
 /* mm_may_lock() for `pages` more pages of v, which is VMA_LOCKED. */
 int mm_may_lock_more(const struct vma *v, uint64_t pages, int over_limit);
-/* If the cache's share has refused a lock since the last call: says so, with -v.  Without mm_lock,
- * since it may exit. */
-void mm_lock_report(void);
-/* mprotect() could not pay for so many pages.  With mm_lock.  Then, without it, mm_unpaid_report()
- * says so, once and without -v: the stacks of new threads fail so, and the program only sees
- * EAGAIN. */
-void mm_unpaid(uint64_t pages);
-void mm_unpaid_report(void);
+/* mm_charge() for a system call of the program's.  With mm_lock. */
+bool mm_pay(uint64_t pages);
+/* What was refused since the last call: a lock, for the cache's share, is said with -v; that memory
+ * cannot be paid for, once and without -v, as the program sees ENOMEM, or EAGAIN of a new thread.
+ * Without mm_lock, since it may exit. */
+void mm_report_refusals(void);
 
 /* mlockall(MCL_FUTURE): the VMA_LOCK flags of VMAs that are mapped from now on. */
 extern uint32_t mm_lock_future __attribute__((visibility("hidden")));

@@ -93,7 +93,7 @@ void mm_merge(uint64_t start, uint64_t end)
 int mm_insert(struct vma v)
 {
         v.flags |= mm_payment(&v);
-        if ((v.flags & VMA_CHARGED) && !mm_charge(page_count(v.end - v.start)))
+        if ((v.flags & VMA_CHARGED) && !mm_pay(page_count(v.end - v.start)))
                 return -ENOMEM;
         vma_begin();
         vma_insert(&v);
