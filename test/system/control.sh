@@ -16,14 +16,15 @@ control() {
     control_case nodes 'vmctl nodes; a node added while the program runs'
     control_case settings 'vmctl get and set'
     control_case far 'far memory off, and on again'
-    services
+    services nbd
+    services nbds
 }
 
-# Nodes by a name in DNS, in namespaces of their own.
+# Nodes by a name in DNS, in namespaces of their own; over RDMA: test/rdma/run.
 services() {
-    local name='nodes by a name in DNS' LIMIT=$limit
+    local name="nodes by a name in DNS, $1" LIMIT=$limit
     selected "$name" || return 0
-    run_limited unshare -rmn python3 "$here/services.py" "$vmrun" "$build"
+    run_limited unshare -rmn python3 "$here/services.py" "$vmrun" "$build" "$1"
     if [ "$status" = 77 ] || grep -q '^unshare: ' "$ERR"; then
         skip "$name" "no namespaces can be made here: $(head -qn 1 "$OUT" "$ERR")"
         return
