@@ -284,6 +284,7 @@ static uint32_t attach_lease(const struct nbd_lease_name *n, struct party *party
         else
                 error = admit(l, &n->who, text);
         if (!error) {
+                l->has_client = true;
                 *e = &l->e;
                 return 0;
         }
@@ -439,14 +440,16 @@ static void end(struct lease *l)
         free(l);
 }
 
-/* With the lock.  True: it was the last one, and `lease` is what the log calls the lease. */
+/* With the lock.  True: it was the last client, and `lease` is what the log calls the lease. */
 static bool lose_user(struct lease *l, char lease[NBD_EXPORT_TEXT])
 {
         if (--l->users)
                 return false;
         nbd_lease_text(l, lease);
         nbd_lease_let_go(l);
-        return !closing;                /* else memnode itself has broken the connections */
+        bool had = l->has_client;
+        l->has_client = false;
+        return had && !closing;         /* else memnode itself has broken the connections */
 }
 
 static void say_gone(const char *lease)

@@ -14,7 +14,9 @@ struct lease {
         char hex[NBD_LEASE_HEX];
         uint64_t incarnation;                   /* 0: of a client without members */
         struct members members;
-        unsigned users;                         /* attached, or waiting to be */
+        unsigned users;                         /* attached, waiting to be, or cutting */
+        /* A client was attached, and the log has not said yet that the last one is gone. */
+        bool has_client;
         /* one thread is taking the memory; the others wait */
         bool making;
         uint32_t error;                         /* if making it failed: no user stays */

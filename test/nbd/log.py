@@ -16,7 +16,7 @@ import time
 
 from client import *
 from client import client
-from leases import SECRET, create, join, lease
+from leases import SECRET, create, cut, join, lease
 
 folder, memnode = sys.argv[1:3]
 at, log = f"{folder}/log.sock", f"{folder}/log"
@@ -113,6 +113,14 @@ def names():
     has(f"NBD lease {'b' * 8}... of {ME}, 1M: over, as its client said goodbye")
     with Client(at).greet() as c:
         expect(UNKNOWN, c.go, f"join-{SECRET}-{'1' * 16}-1-1-1")
+    c, incarnation = create(at, MIB)
+    c.s.close()
+    gone = f"NBD lease {SECRET[:8]}... of {ME}, 1M: its last client is gone"
+    has(gone)
+    cut(at, incarnation, "1.1")                 # a CUT is no client
+    time.sleep(0.2)
+    assert open(log).read().count(gone) == 1, "the last client is gone twice"
+    has(f"NBD lease {SECRET[:8]}... of {ME}, 1M: over")
     comm = open("/proc/self/comm").read().strip()
     has(f"NBD client process {os.getpid()} ({comm}) of {ME}: refused: "
         f"NBD lease {SECRET[:8]}...: memnode does not know that lease")
