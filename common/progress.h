@@ -1,6 +1,6 @@
 /*
- * How far long work is: one line on the terminal of standard error, written over and over; without a
- * terminal nothing.
+ * How far long work is: one line on the terminal of standard error, written over and over; without
+ * a terminal nothing.
  */
 #ifndef COMMON_PROGRESS_H
 #define COMMON_PROGRESS_H
