@@ -22,7 +22,7 @@ static int apply_to(struct vma_node *n, uint64_t start, uint64_t end, uint32_t l
         v.flags = (v.flags & ~VMA_LOCK) | lock;
         if (!(v.flags & (VMA_CHARGED | VMA_TOUCH)))
                 pay = mm_payment(&v) & VMA_CHARGED;
-        if (pay && !mm_pay(page_count(end - start)))
+        if (pay && !mm_charge(page_count(end - start)))
                 return -ENOMEM;
         int err = mm_isolate(start, end, VMA_MAX);
         if (err) {

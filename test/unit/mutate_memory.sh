@@ -58,7 +58,7 @@ mutant space/account.c "pages of files that are locked cost nothing" \
 mutant mm/lock.c "a page of a file is paid for at each lock" \
     '/^static int apply_to/,/^}/s/if \(!\(v\.flags & \(VMA_CHARGED \| VMA_TOUCH\)\)\)/if (1)/'
 mutant mm/lock.c "a lock that costs too much is taken" \
-    '/^static int apply_to/,/^}/s/if \(pay && !mm_pay\(.*\)\)/if (pay \&\& !mm_pay(page_count(end - start)) \&\& 0)/'
+    '/^static int apply_to/,/^}/s/if \(pay && !mm_charge\(.*\)\)/if (pay \&\& !mm_charge(page_count(end - start)) \&\& 0)/'
 mutant mm/advise.c "a part of a huge page is dropped, at the start" \
     '/^static int zap/,/^}/s/if \(start & .*/if (0)/'
 mutant mm/advise.c "a part of a huge page is dropped, at the end" \
