@@ -118,9 +118,10 @@ static int may_take(const struct account *a, uint64_t bytes)
         return a->party ? party_take(a->party, bytes, pool_left()) : 0;
 }
 
-int account_take(struct account *a, uint64_t bytes, char **at)
+int account_take(struct account *a, uint64_t bytes, bool wait, char **at)
 {
         struct piece *p = malloc(sizeof(*p));
+        bool soon = false;
 
         if (!p)
                 return -ENOMEM;
@@ -134,7 +135,7 @@ int account_take(struct account *a, uint64_t bytes, char **at)
                 return err;
         }
         /* Without the lock, since it may wait until memory is zeroed. */
-        char *got = pool_alloc(bytes);
+        char *got = wait ? pool_alloc(bytes) : pool_try(bytes, &soon);
         if (a->party)
                 party_took(a->party, bytes, got);
         pthread_mutex_lock(&lock);
@@ -148,7 +149,7 @@ int account_take(struct account *a, uint64_t bytes, char **at)
         if (!got)
                 free(p);
         *at = got;
-        return got ? 0 : -ENOSPC;
+        return got ? 0 : soon ? -EAGAIN : -ENOSPC;
 }
 
 void account_give(struct account *a, char *at, uint64_t bytes)

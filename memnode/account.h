@@ -5,6 +5,7 @@
 #ifndef MEMNODE_ACCOUNT_H
 #define MEMNODE_ACCOUNT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -18,8 +19,8 @@ const char *account_party(const struct account *a);
 /* what it still holds goes back to the pool, zeroed */
 void account_close(struct account *a);
 /* Zeroed memory for a client: 0; -ENOSPC: not free, or kept for other clients; -EDQUOT: more than a
- * client may have. */
-int account_take(struct account *a, uint64_t bytes, char **at);
+ * client may have; -EAGAIN: without `wait`, where memory is being zeroed that may do. */
+int account_take(struct account *a, uint64_t bytes, bool wait, char **at);
 void account_give(struct account *a, char *at, uint64_t bytes);
 /* bytes it may hold in all, as things stand */
 uint64_t account_limit(const struct account *a);

@@ -25,8 +25,6 @@
 
 #define PAGE          4096ull
 #define SCRUB_BYTES   (64ull << 20)     /* zeroed in one go */
-/* the most that pool_alloc() waits for the scrubber: at 1 GiB/s that is 30 GiB */
-#define SCRUB_WAIT_S  30
 
 struct extent {
         uint64_t start, end;            /* bytes from base */
@@ -144,31 +142,47 @@ static struct extent *fit(uint64_t bytes)
         return best;
 }
 
+/* With the lock.  As pool_try(). */
+static char *take(uint64_t bytes, bool *soon)
+{
+        struct extent *e = ending ? NULL : fit(bytes);
+
+        *soon = !e && !ending && left >= bytes && (find(DIRTY) || find(SCRUBBED));
+        if (!e || split(e->start + bytes) != 0)
+                return NULL;
+        e->state = TAKEN;
+        left -= bytes;
+        return base + e->start;
+}
+
+static bool is_possible(uint64_t bytes) { return bytes && bytes % PAGE == 0 && bytes <= size; }
+
+char *pool_try(uint64_t bytes, bool *soon)
+{
+        char *at = NULL;
+
+        *soon = false;
+        if (!is_possible(bytes))
+                return NULL;
+        pthread_mutex_lock(&lock);
+        at = take(bytes, soon);
+        pthread_mutex_unlock(&lock);
+        return at;
+}
+
 char *pool_alloc(uint64_t bytes)
 {
         struct timespec until;
-        char *at = NULL;
+        bool soon;
 
-        if (!bytes || bytes % PAGE || bytes > size)
+        if (!is_possible(bytes))
                 return NULL;
         clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += SCRUB_WAIT_S;
+        until.tv_sec += POOL_WAIT_S;
         pthread_mutex_lock(&lock);
-        while (!ending) {
-                struct extent *e = fit(bytes);
-                if (e) {
-                        if (split(e->start + bytes) == 0) {
-                                e->state = TAKEN;
-                                left -= bytes;
-                                at = base + e->start;
-                        }
-                        break;
-                }
-                if (left < bytes || (!find(DIRTY) && !find(SCRUBBED)))
-                        break;
-                if (pthread_cond_timedwait(&scrubbed, &lock, &until) == ETIMEDOUT)
-                        break;
-        }
+        char *at = take(bytes, &soon);
+        while (soon && pthread_cond_timedwait(&scrubbed, &lock, &until) != ETIMEDOUT)
+                at = take(bytes, &soon);
         pthread_mutex_unlock(&lock);
         return at;
 }

@@ -245,6 +245,7 @@ struct work {
         struct client *client;
         uint32_t request;
         uint64_t bytes;                 /* LEASE */
+        int64_t until;                  /* LEASE: ms: it waits no longer for zeroed memory */
         struct lease *lease;            /* LEASE: NULL: it could not be made */
         int error;
         char why[NODE_TEXT_MAX];
@@ -255,6 +256,12 @@ static void make(struct job *j)
         struct work *w = (struct work *)j;
 
         w->error = lease_make(w->client, w->bytes, &w->lease, w->why, sizeof(w->why));
+        j->again = w->error == -EAGAIN && now_ms() < w->until;
+        if (w->error != -EAGAIN)
+                return;
+        /* if it is not tried again */
+        w->error = NODE_ENOSPC;
+        snprintf(w->why, sizeof(w->why), "what is free is still being zeroed: ask again");
 }
 
 static void unmake(struct job *j)
@@ -341,7 +348,8 @@ static bool lease(struct connection *c, uint64_t bytes)
         int error = client_may_lease(c->client, why, sizeof(why));
         if (!error && !give_to_worker(c, (struct work){ .job = { .run = make, .done = made,
                                                                  .undo = unmake },
-                                                        .bytes = bytes }))
+                                                        .bytes = bytes,
+                                                        .until = now_ms() + POOL_WAIT_S * 1000 }))
                 error = NODE_EINTERNAL;
         return error ? refuse(c, error, why, false) : true;
 }

@@ -25,7 +25,11 @@ int lease_make(const struct client *cl, uint64_t bytes, struct lease **made, cha
                 snprintf(why, n, "the node has no memory left");
                 return NODE_ELIMIT;
         }
-        int err = account_take(cl->account, bytes, &at);
+        int err = account_take(cl->account, bytes, false, &at);
+        if (err == -EAGAIN) {
+                free(l);
+                return err;
+        }
         if (err) {
                 if (err == -EDQUOT)
                         snprintf(why, n,

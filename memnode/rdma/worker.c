@@ -3,8 +3,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 #include "rdma/worker.h"
+
+#define AGAIN_MS 10                     /* between two runs of a job that is to run again */
 
 struct list { struct job *first, **end; };
 
@@ -54,15 +57,36 @@ static struct job *next(void)
         return first;
 }
 
+/* A job that is to run again, before the others of its owner: next() has put those last. */
+static void put_back(struct job *j)
+{
+        struct job **p = &queue.first;
+
+        j->state = JOB_QUEUED;
+        while (*p && (*p)->owner != j->owner)
+                p = &(*p)->next;
+        j->next = *p;
+        *p = j;
+        if (!j->next)
+                queue.end = &j->next;
+}
+
 /* With the lock, which it gives up meanwhile. */
 static void carry_out(struct job *j)
 {
         j->state = JOB_RUNNING;
         busy = true;
         pthread_mutex_unlock(&lock);
-        if (!j->ran)
+        if (!j->ran) {
+                j->again = false;
                 j->run(j);
+        }
         pthread_mutex_lock(&lock);
+        if (j->again && !j->dropped) {
+                put_back(j);
+                busy = false;
+                return;
+        }
         j->ran = true;
         if (j->dropped) {
                 pthread_mutex_unlock(&lock);
@@ -78,15 +102,28 @@ static void carry_out(struct job *j)
         pthread_cond_broadcast(&changed);
 }
 
+/* With the lock, which it gives up meanwhile. */
+static void pause_a_while(void)
+{
+        const struct timespec t = { .tv_nsec = AGAIN_MS * 1000000 };
+
+        pthread_mutex_unlock(&lock);
+        nanosleep(&t, NULL);
+        pthread_mutex_lock(&lock);
+}
+
 static void *work(void *arg)
 {
         (void)arg;
         pthread_mutex_lock(&lock);
         while (queue.first || !ending) {
-                if (queue.first)
-                        carry_out(next());
-                else
+                if (!queue.first) {
                         pthread_cond_wait(&changed, &lock);
+                        continue;
+                }
+                carry_out(next());
+                if (queue.first && queue.first->again)
+                        pause_a_while();        /* all other owners have had their turn */
         }
         pthread_mutex_unlock(&lock);
         return NULL;

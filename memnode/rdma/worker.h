@@ -1,6 +1,7 @@
 /*
- * One thread for what takes long: it registers memory and ends registrations, and waits for memory
- * that is still being zeroed.  So one client's lease makes no other one wait.
+ * One thread for what takes long: it registers memory and ends registrations.  A lease for which
+ * memory is still being zeroed is tried again now and then.  So one client's lease makes no other
+ * one wait longer than a registration takes.
  *
  * [I] The RDMA thread alone has clients and connections.  A job has all that the worker needs, and
  * while a job has something of a client, the client is there: its last job ends it.
@@ -16,11 +17,14 @@
 #include <stdbool.h>
 
 struct job {
-        void (*run)(struct job *j);     /* in the worker */
+        void (*run)(struct job *j);     /* in the worker; see again */
         void (*done)(struct job *j);    /* in the RDMA thread, when it has run; frees it */
         /* In the worker, instead of done(): nobody waits for it any more.  Frees it. */
         void (*undo)(struct job *j);
         bool must;                      /* it runs also if nobody waits for it */
+        /* Set by run(), but not with must: it has done nothing yet, and is to run once more, behind
+         * the jobs of other owners. */
+        bool again;
         const void *owner;
         /* worker.c's own, all zero before */
         enum { JOB_NEW, JOB_QUEUED, JOB_RUNNING, JOB_RAN, JOB_DONE } state;

@@ -148,8 +148,15 @@ static void work(void)
         if (!j)
                 return;
         jobs = j->next;
-        if (!j->ran)
+        if (!j->ran) {
+                j->again = false;
                 j->run(j);
+        }
+        if (j->again) {
+                j->next = jobs;
+                jobs = j;
+                return;
+        }
         j->ran = true;
         if (j->dropped)
                 j->undo(j);

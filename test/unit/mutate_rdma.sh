@@ -106,5 +106,11 @@ mutant $worker "what must run does not" 's/ && !j->must//'
 mutant $worker "owners do not take turns" 's/append\(j->owner == .*/append(\&queue, j);/'
 mutant $worker "a job that is undone runs twice" 's/if \(!j->ran\)/if (1)/'
 mutant $worker "the end leaves jobs" 's/while \(queue\.first \|\| !ending\)/while (!ending)/'
+mutant $worker "a job that is put off counts as done" 's/if \(j->again && !j->dropped\)/if (0)/'
+mutant $worker "a job that was dropped is put off" 's/if \(j->again && !j->dropped\)/if (j->again)/'
+mutant $worker "a job that is put off goes behind its owner's" \
+    '/^static void put_back/,/^}/s/\(\*p\)->owner != j->owner/1/'
+mutant $worker "others wait for a job that is put off" \
+    '/^static void put_back/,/^}/s/while \(.*/while (0)/'
 mutant $worker "results make nothing readable" 's/\(void\)!write\(over_fd.*/(void)one;/'
 totals
