@@ -262,6 +262,7 @@ static long map_stack(const struct mm_op *op)
         if (!err)
                 err = mm_insert(v);
         lock_drop(&mm_lock);
+        mm_report_refusals();
         return err;
 }
 

@@ -24,8 +24,8 @@ int mm_may_lock_more(const struct vma *v, uint64_t pages, int over_limit);
 /* mm_charge() for a system call of the program's.  With mm_lock. */
 bool mm_pay(uint64_t pages);
 /* What was refused since the last call: a lock, for the cache's share, is said with -v; that memory
- * cannot be paid for, once and without -v, as the program sees ENOMEM, or EAGAIN of a new thread.
- * Without mm_lock, since it may exit. */
+ * cannot be paid for, without -v and once a process, as the program sees ENOMEM, or EAGAIN of a new
+ * thread, or SIGSEGV where its stack cannot grow.  Without mm_lock, since it may exit. */
 void mm_report_refusals(void);
 
 /* mlockall(MCL_FUTURE): the VMA_LOCK flags of VMAs that are mapped from now on. */

@@ -26,7 +26,7 @@ static int grow_down(struct vma_node *n, uint64_t addr)
                 return -ENOMEM;
         if ((v.flags & VMA_LOCKED) && mm_may_lock_more(&v, more, -ENOMEM))
                 return -ENOMEM;
-        if ((v.flags & VMA_CHARGED) && !mm_charge(more))
+        if ((v.flags & VMA_CHARGED) && !mm_pay(more))
                 return -ENOMEM;
         vma_begin();
         vma_change(n, &v);
@@ -46,5 +46,7 @@ int mm_grow_stack(uint64_t addr)
         else if (n && (n->v.flags & MAP_GROWSDOWN))
                 err = grow_down(n, addr);
         lock_drop(&mm_lock);
+        if (err == -ENOMEM)
+                mm_report_refusals();
         return err;
 }
