@@ -23,8 +23,8 @@
 
 /* the last line to --drain: no client was left, and none loses a page */
 #define DRAINED "drained"
-/* a line to --drain that only a terminal shows */
-#define MOVED   "moved away: "
+/* a line to --drain that only a terminal shows: those who cannot move, or are gone, count too */
+#define ANSWERED "answered: "
 
 /* ms, of now_ms(); 0: it has not begun.  Relaxed: the thread of --stats reads it. */
 static _Atomic int64_t began;
@@ -97,7 +97,7 @@ static void tell_progress(unsigned left)
                 return;
         told = left;
         most = left > most ? left : most;
-        snprintf(text, sizeof(text), MOVED "%u of %u process%s of clients", most - left,
+        snprintf(text, sizeof(text), ANSWERED "%u of %u process%s of clients", most - left,
                  most, most == 1 ? "" : "es");
         control_tell(text);
 }
@@ -157,7 +157,7 @@ int drain_other(const char *control)
         /* No time limit: memnode has one, --drain-timeout. */
         FILE *f = fdopen(fd, "r");
         while (f && getline(&line, &room, f) > 0) {
-                if (strncmp(line, MOVED, strlen(MOVED)) == 0) {
+                if (strncmp(line, ANSWERED, strlen(ANSWERED)) == 0) {
                         line[strcspn(line, "\n")] = '\0';
                         progress_show(line);
                         continue;

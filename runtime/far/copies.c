@@ -268,11 +268,13 @@ uint32_t copies_at(const struct copies *c, const struct far_slab *s, uint32_t sl
                                                              memory_order_acquire);
                         if (p == k)
                                 here = good;
-                        if (far_answers(node) && !copies_drain(c, node))
+                        else if (far_answers(node) && !copies_drain(c, node))
                                 staying |= good;
                 }
-                n += count_copied(map, i, here);
-                *left += count_copied(map, i, here & ~staying);
+                /* each word once: it may change meanwhile */
+                uint32_t alone = count_copied(map, i, here & ~staying);
+                n += alone + count_copied(map, i, here & staying);
+                *left += alone;
         }
         return n;
 }

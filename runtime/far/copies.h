@@ -76,8 +76,8 @@ bool copies_any_wanting(const struct copies *c, const struct far_slab *s, uint32
  * whether its node answers or not: for people. */
 uint32_t copies_lacking(const struct copies *c, const struct far_slab *s, uint32_t slab,
                         uint32_t npages, unsigned k);
-/* How many pages of the slab that some process holds are at place k, and of them those that no node
- * has that answers and does not drain (*left; all, as long as the slab has no bits): for people. */
+/* How many pages of the slab that some process holds are at place k, and of them those that no
+ * other node has that answers and does not drain (*left): for people. */
 uint32_t copies_at(const struct copies *c, const struct far_slab *s, uint32_t slab, uint32_t npages,
                    unsigned k, uint32_t *left);
 /* How many pages of the slab that some process holds have a copy, but fewer than `replicas` at

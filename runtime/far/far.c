@@ -291,6 +291,14 @@ void far_init(uint64_t room)
         }
 }
 
+/* What a driver says of a node, without the name before it. */
+static const char *behind(const char *name, const char *text)
+{
+        size_t n = strlen(name);
+
+        return strncmp(text, name, n) == 0 && strncmp(text + n, ": ", 2) == 0 ? text + n + 2 : text;
+}
+
 int far_check(FILE *f)
 {
         unsigned count;
@@ -307,7 +315,7 @@ int far_check(FILE *f)
                 else
                         err = -EIO;
                 fprintf(f, "%-16s%s %s: %s\n", i ? "" : "nodes", o[i].name,
-                        open[i] ? "works" : "fails", open[i] ? text : why);
+                        open[i] ? "works" : "fails", open[i] ? behind(o[i].name, text) : why);
                 fflush(f);              /* the next node may take a while to answer */
         }
         for (unsigned i = count; i-- > 0; )

@@ -41,8 +41,8 @@ void slabs_used(uint64_t used[NODES_MAX]);
 /* How many pages of all processes of the tree each node lacks, that others have: copies that it
  * missed, or that are not made yet.  Any thread. */
 void slabs_lacking(uint64_t lacking[NODES_MAX]);
-/* Pages of all processes of the tree that node n has; and *left, those of them that no node has
- * that answers and does not drain.  Any thread. */
+/* Pages of all processes of the tree that node n has, in the slabs that this process uses; and
+ * *left, those of them that no other node has that answers and does not drain.  Any thread. */
 uint64_t slabs_at(const struct far_node *n, uint64_t *left);
 uint64_t far_leased_pages(void);
 /* Slots of all nodes that this process holds, those of resident pages included. */

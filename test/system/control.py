@@ -794,7 +794,7 @@ def fewer_copies():
     q.do("grow 8")
     until(lambda: number(q.pid, "replicas.fewer") > 500, "no page has fewer copies")
     s = Screen(q.pid, "watch", "0.2")
-    s.until(r"^  to copy +[1-9]\S+$")
+    s.until(r"^far memory +\S+ of \S+, [1-9]\S+ with few copies$")
     s.ends_by(b"q")
     prom = ctl(q.pid, "stats", "--prom")
     check(re.search("^vmrun_pages_with_fewer_copies[{ ].*[0-9]{3}$", prom, re.M), prom[:500])
@@ -813,7 +813,7 @@ def fewer_copies():
                          ([memnode()], "remote nodes of 1 domain for 2 copies")):
         q = Puppet(*replicas, *(f"--node={node}" for node in nodes), flags=())
         q.do("grow 8")
-        if "remote node," in words:
+        if "of 1 domain" in words:
             until(lambda: number(q.pid, "replicas.fewer") > 200, "no page has fewer copies")
             time.sleep(3)
         _, err = q.end()

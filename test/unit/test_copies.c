@@ -274,6 +274,7 @@ static void what_must_move(void **state)
         *slot_word(me.units, SLOT + 1) = SLOT_SHARED;
         copies_written(&other, SLOT, 1);
         copies_written(&other, SLOT + 1, 3);
+        at(&slab, 0, 2, 1);                     /* it was asked, and that is not noted yet */
         t->draining = 1ull << node[0].index;
         at(&slab, 0, 2, 1);
         node[1].up = false;

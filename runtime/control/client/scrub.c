@@ -60,8 +60,10 @@ static int wait_for_end(pid_t pid, int *fd, bool *good)
 
         for (long ms = 10;; ms = ms < LOOK_MS / 2 ? ms * 2 : LOOK_MS) {
                 int err = ask(pid, fd, "scrub flat", &a);
-                if (err)
+                if (err) {
+                        progress_end();
                         return err;
+                }
                 flat_text(a.text, "state", state, sizeof(state));
                 *good = strcmp(state, "finished") == 0 && !flat_number(a.text, "lost") &&
                         flat_number(a.text, "wrong") == flat_number(a.text, "repaired");

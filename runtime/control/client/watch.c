@@ -169,10 +169,10 @@ static void print_screen(pid_t pid, const struct sample *s, FILE *f)
                 size_text(s->cache, c));
         fprintf(f, "  hot       %12s, to be cold %s\n", size_text(s->hot, b),
                 size_text(s->to_be_cold, c));
-        fprintf(f, "far memory  %12s of %s\n", size_text(s->far_used, b), size_text(s->far, c));
+        fprintf(f, "far memory  %12s of %s", size_text(s->far_used, b), size_text(s->far, c));
         if (s->fewer)
-                fprintf(f, "  to copy   %12s\n", size_text(s->fewer * PAGE, b));
-        fputs("\n", f);
+                fprintf(f, ", %s with few copies", size_text(s->fewer * PAGE, b));
+        fputs("\n\n", f);
         fprintf(f, "%-32s%11s%11s  %s\n", "node", "in/s", "out/s", "read p50, p99");
         for (unsigned n = 0; n < s->nodes; n++) {
                 fprintf(f, "%-32.31s", s->node[n].name);
