@@ -197,7 +197,7 @@ function bash(    i, f, c, pids, names, line) {
 			line = ofpid[c] ? "[0-9]*/" c : c "/*"
 			if (c in named)
 				names = " $(vmctl \"${given[0]}\" get 2>/dev/null | " \
-					"awk '{ print $1 \"" named[c] "\" }')"
+					"awk -F= '{ print $1 \"" named[c] "\" }')"
 			printf "        %s) reply+=\"%s%s\" ;;\n", line, below[c], c in named ? names : ""
 		}
 		print "        esac"

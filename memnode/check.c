@@ -12,6 +12,7 @@
 #include "common/size.h"
 #include "check.h"
 #include "memnode.h"
+#include "options.h"
 #include "pool.h"
 
 /* descriptors: of PARTY_CONNECTIONS, of newcomers, and of RDMA's queues */
@@ -182,6 +183,9 @@ int check_report(void)
 
         for (unsigned i = 0; i < opt.nlisten; i++)
                 rdma |= !strncmp(opt.listen[i], "rdma://", 7);
+        if (options_lack_keys(&opt))
+                fact("keys", "none, and other hosts reach %.100s: it starts only with --keys FILE, "
+                     "or --insecure", options_lack_keys(&opt));
         bool up = report_devices();
         struct rlimit r;
         if (getrlimit(RLIMIT_MEMLOCK, &r) == 0)

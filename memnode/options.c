@@ -536,8 +536,10 @@ static bool is_open(const char *url)
         return strcmp(hp.host, "localhost") != 0;
 }
 
-static const char *first_open(const struct memnode_options *o)
+const char *options_lack_keys(const struct memnode_options *o)
 {
+        if (o->keys || o->insecure)
+                return NULL;
         for (unsigned i = 0; i < o->nlisten; i++)
                 if (is_open(o->listen[i]))
                         return o->listen[i];
@@ -582,12 +584,12 @@ int options_check(const struct memnode_options *o, char why[WHY_MAX])
         else if (greedy)
                 snprintf(why, WHY_MAX, "[client %.64s]: its reserve is more than its quota: raise "
                          "the quota", greedy);
-        else if (first_open(o) && !o->keys && !o->insecure && !o->check)
+        else if (options_lack_keys(o) && !o->check)
                 snprintf(why, WHY_MAX,
                          "--listen %.100s: other hosts reach it, and without keys any of them may "
                          "read, write and use up the memory: give --keys FILE (make one with "
                          "`psktool -u NAME -p FILE`), or --insecure where all of them are trusted",
-                         first_open(o));
+                         options_lack_keys(o));
         else if (o->nclients && !o->keys)
                 snprintf(why, WHY_MAX, "[client %.64s]: clients are told apart by their keys: give "
                          "--keys FILE", o->client[0].name);

@@ -118,7 +118,7 @@ soak() {
 
 # Compiles with the other compiler as well; one test.
 other_compiler() {
-    configured build/clang CC=clang
+    configured build/clang CC=clang --enable-werror
     if compile build/clang all && compile build/clang/test programs; then
         echo '1 passed, 0 failed, 0 skipped'
     else

@@ -174,7 +174,7 @@ except RuntimeError:
     # shellcheck disable=SC2016
     refuse 'memory beyond the commit limit, once' 12 '^vmrun: 204800 KiB of .* --overcommit$' \
         "$vmrun" --cache 16M --node mem:64M perl -e '
-            syscall(9, 0, 200 << 20, 3, 0x22, -1, 0) == -1 or exit(1) for 1..3; exit($!+0)'
+            syscall(9, 0, 200 << 20, 3, 0x22, -1, 0) == -1 or exit(1) for 1..4; exit($!+0)'
     refuse '--states of a zombie' 125 'no vmrun .* runs this process: give' \
         python3 -c 'import os, sys, time
 p = os.fork() or os._exit(0)

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import secrets
+import signal
 import socket
 import struct
 import subprocess
@@ -142,6 +143,7 @@ def cases():
         check([name for name, _ in nodes(p)] == [url(1), url(0), url(2)], nodes(p))
 
 
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 try:
     prepare()
     cases()
