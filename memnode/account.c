@@ -118,38 +118,72 @@ static int may_take(const struct account *a, uint64_t bytes)
         return a->party ? party_take(a->party, bytes, pool_left()) : 0;
 }
 
-int account_take(struct account *a, uint64_t bytes, bool wait, char **at)
+int account_claim(struct account *a, uint64_t bytes)
 {
-        struct piece *p = malloc(sizeof(*p));
-        bool soon = false;
-
-        if (!p)
-                return -ENOMEM;
         pthread_mutex_lock(&lock);
         int err = may_take(a, bytes);
         if (!err)
                 a->held += bytes;
         pthread_mutex_unlock(&lock);
+        return err;
+}
+
+void account_unclaim(struct account *a, uint64_t bytes)
+{
+        if (a->party)
+                party_took(a->party, bytes, false);
+        pthread_mutex_lock(&lock);
+        a->held -= bytes;
+        pthread_mutex_unlock(&lock);
+}
+
+/* The end of a claim: with memory, or without. */
+static int settle(struct account *a, struct piece *p)
+{
+        if (!p->at) {
+                account_unclaim(a, p->bytes);
+                free(p);
+                return -ENOSPC;
+        }
+        if (a->party)
+                party_took(a->party, p->bytes, true);
+        pthread_mutex_lock(&lock);
+        p->next = a->pieces;
+        a->pieces = p;
+        pthread_mutex_unlock(&lock);
+        return 0;
+}
+
+int account_try(struct account *a, uint64_t bytes, char **at)
+{
+        struct piece *p = malloc(sizeof(*p));
+        bool soon = false;
+
+        if (!p) {
+                account_unclaim(a, bytes);
+                return -ENOSPC;
+        }
+        *p = (struct piece){ .at = pool_try(bytes, &soon), .bytes = bytes };
+        *at = p->at;
+        if (!soon)
+                return settle(a, p);
+        free(p);
+        return -EAGAIN;
+}
+
+int account_take(struct account *a, uint64_t bytes, char **at)
+{
+        struct piece *p = malloc(sizeof(*p));
+        int err = p ? account_claim(a, bytes) : -ENOMEM;
+
         if (err) {
                 free(p);
                 return err;
         }
         /* Without the lock, since it may wait until memory is zeroed. */
-        char *got = wait ? pool_alloc(bytes) : pool_try(bytes, &soon);
-        if (a->party)
-                party_took(a->party, bytes, got);
-        pthread_mutex_lock(&lock);
-        if (got) {
-                *p = (struct piece){ got, bytes, a->pieces };
-                a->pieces = p;
-        } else {
-                a->held -= bytes;
-        }
-        pthread_mutex_unlock(&lock);
-        if (!got)
-                free(p);
-        *at = got;
-        return got ? 0 : soon ? -EAGAIN : -ENOSPC;
+        *p = (struct piece){ .at = pool_alloc(bytes), .bytes = bytes };
+        *at = p->at;
+        return settle(a, p);
 }
 
 void account_give(struct account *a, char *at, uint64_t bytes)

@@ -5,7 +5,6 @@
 #ifndef MEMNODE_ACCOUNT_H
 #define MEMNODE_ACCOUNT_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -19,8 +18,14 @@ const char *account_party(const struct account *a);
 /* what it still holds goes back to the pool, zeroed */
 void account_close(struct account *a);
 /* Zeroed memory for a client: 0; -ENOSPC: not free, or kept for other clients; -EDQUOT: more than a
- * client may have; -EAGAIN: without `wait`, where memory is being zeroed that may do. */
-int account_take(struct account *a, uint64_t bytes, bool wait, char **at);
+ * client may have. */
+int account_take(struct account *a, uint64_t bytes, char **at);
+/* The same in steps, without a wait: a claim, which counts as held (0, -ENOSPC or -EDQUOT); then
+ * any number of tries: 0; -EAGAIN: memory is being zeroed that may do; -ENOSPC ends the claim, as
+ * account_unclaim() does. */
+int account_claim(struct account *a, uint64_t bytes);
+int account_try(struct account *a, uint64_t bytes, char **at);
+void account_unclaim(struct account *a, uint64_t bytes);
 void account_give(struct account *a, char *at, uint64_t bytes);
 /* bytes it may hold in all, as things stand */
 uint64_t account_limit(const struct account *a);

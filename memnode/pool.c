@@ -25,6 +25,8 @@
 
 #define PAGE          4096ull
 #define SCRUB_BYTES   (64ull << 20)     /* zeroed in one go */
+/* the most that pool_alloc() waits for the scrubber: at 1 GiB/s that is 30 GiB */
+#define SCRUB_WAIT_S  30
 
 struct extent {
         uint64_t start, end;            /* bytes from base */
@@ -178,7 +180,7 @@ char *pool_alloc(uint64_t bytes)
         if (!is_possible(bytes))
                 return NULL;
         clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += POOL_WAIT_S;
+        until.tv_sec += SCRUB_WAIT_S;
         pthread_mutex_lock(&lock);
         char *at = take(bytes, &soon);
         while (soon && pthread_cond_timedwait(&scrubbed, &lock, &until) != ETIMEDOUT)

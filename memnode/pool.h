@@ -8,9 +8,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The most that anybody waits for memory to be zeroed: at 1 GiB/s that is 30 GiB. */
-#define POOL_WAIT_S 30
-
 /* Takes `size` bytes in pages of hugepage bytes (1 GiB, 2 MiB or 4 KiB).  0, or -errno with one
  * sentence in why. */
 int pool_open(uint64_t size, uint64_t hugepage, char *why, size_t n);
@@ -23,8 +20,8 @@ void pool_close(void);
 uint64_t pool_hugepages(uint64_t hugepage, const char *which);
 /* What to do so that `bytes` of huge pages are free, as the end of a sentence. */
 void pool_hugepages_cure(uint64_t bytes, uint64_t hugepage, char *cure, size_t n);
-/* `bytes` in one piece, page-aligned, all zero; NULL if there is no such piece, and POOL_WAIT_S of
- * zeroing make none.  Any thread, like all that follow. */
+/* `bytes` in one piece, page-aligned, all zero; NULL if there is no such piece, and 30 s of zeroing
+ * make none.  Any thread, like all that follow. */
 char *pool_alloc(uint64_t bytes);
 /* The same, but it does not wait.  *soon: there is none, but zeroing may make one. */
 char *pool_try(uint64_t bytes, bool *soon);

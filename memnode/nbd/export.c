@@ -178,7 +178,7 @@ uint32_t nbd_export_take(struct nbd_export *e, const char *owner, struct party *
                         "end";
                 return NBD_REP_ERR_POLICY;
         }
-        int err = account_take(e->account, (e->size + PAGE - 1) / PAGE * PAGE, true, &e->base);
+        int err = account_take(e->account, (e->size + PAGE - 1) / PAGE * PAGE, &e->base);
         if (!err)
                 return 0;
         account_close(e->account);

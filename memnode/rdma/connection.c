@@ -56,7 +56,7 @@ void connection_release(struct connection *c)
 void connection_drop_job(struct connection *c)
 {
         if (c->job && worker_drop(c->job))
-                free(c->job);
+                c->job->undo(c->job);
         c->job = NULL;
 }
 

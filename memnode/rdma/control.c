@@ -239,6 +239,10 @@ static bool hello(struct connection *c, const struct node_hello *m)
 
 /* --- requests that the worker has a part in --- */
 
+/* A lease waits so long for memory that is being zeroed: less than the --timeout of clients, 10 s,
+ * who then take the node for silent, and would leave the lease to nobody. */
+#define ZERO_WAIT_MS 8000
+
 struct work {
         struct job job;
         struct connection *c;           /* for done(): there if the job was not dropped */
@@ -246,6 +250,7 @@ struct work {
         uint32_t request;
         uint64_t bytes;                 /* LEASE */
         int64_t until;                  /* LEASE: ms: it waits no longer for zeroed memory */
+        bool claimed;                   /* LEASE: see lease_make() */
         struct lease *lease;            /* LEASE: NULL: it could not be made */
         int error;
         char why[NODE_TEXT_MAX];
@@ -255,19 +260,23 @@ static void make(struct job *j)
 {
         struct work *w = (struct work *)j;
 
-        w->error = lease_make(w->client, w->bytes, &w->lease, w->why, sizeof(w->why));
+        w->error = lease_make(w->client, w->bytes, &w->claimed, &w->lease, w->why, sizeof(w->why));
         j->again = w->error == -EAGAIN && now_ms() < w->until;
-        if (w->error != -EAGAIN)
+        if (w->error != -EAGAIN || j->again)
                 return;
-        /* if it is not tried again */
+        account_unclaim(w->client->account, w->bytes);
+        w->claimed = false;
         w->error = NODE_ENOSPC;
-        snprintf(w->why, sizeof(w->why), "what is free is still being zeroed: ask again");
+        snprintf(w->why, sizeof(w->why), "what is free is still being zeroed");
 }
 
+/* Also by the RDMA thread, for a job that did not begin or was put off. */
 static void unmake(struct job *j)
 {
         struct work *w = (struct work *)j;
 
+        if (w->claimed)
+                account_unclaim(w->client->account, w->bytes);
         if (w->lease)
                 lease_end(w->client, w->lease);
         free(w);
@@ -349,7 +358,7 @@ static bool lease(struct connection *c, uint64_t bytes)
         if (!error && !give_to_worker(c, (struct work){ .job = { .run = make, .done = made,
                                                                  .undo = unmake },
                                                         .bytes = bytes,
-                                                        .until = now_ms() + POOL_WAIT_S * 1000 }))
+                                                        .until = now_ms() + ZERO_WAIT_MS }))
                 error = NODE_EINTERNAL;
         return error ? refuse(c, error, why, false) : true;
 }

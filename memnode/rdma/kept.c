@@ -37,7 +37,7 @@ static uint8_t value(char digit)
 static int take_piece(struct client *cl, struct resume_piece *p, char *why, size_t n)
 {
         struct lease *l = calloc(1, sizeof(*l));
-        int err = l ? account_take(cl->account, p->size, true, &l->at) : -ENOMEM;
+        int err = l ? account_take(cl->account, p->size, &l->at) : -ENOMEM;
 
         if (err) {
                 free(l);

@@ -15,37 +15,41 @@ static struct ibv_mr *registration(const struct client *cl, char *at, uint64_t b
                                   IBV_ACCESS_REMOTE_WRITE);
 }
 
-int lease_make(const struct client *cl, uint64_t bytes, struct lease **made, char *why, size_t n)
+static int explain(int err, const struct client *cl, uint64_t bytes, char *why, size_t n)
 {
         char a[32], b[32];
-        struct lease *l = malloc(sizeof(*l));
-        char *at;
 
+        if (err == -EDQUOT)
+                snprintf(why, n,
+                         "%s more is beyond the %s that one client may have here "
+                         "(--max-per-client, or its quota)",
+                         size_text(bytes, a), size_text(account_limit(cl->account), b));
+        else if (pool_left() < bytes)
+                snprintf(why, n, "%s is wanted and %s is free", size_text(bytes, a),
+                         size_text(pool_left(), b));
+        else
+                snprintf(why, n,
+                         "%s is free, but not %s in one piece, or it is kept for others: ask for "
+                         "less", size_text(pool_left(), b), size_text(bytes, a));
+        return err == -EDQUOT ? NODE_ELIMIT : NODE_ENOSPC;
+}
+
+int lease_make(const struct client *cl, uint64_t bytes, bool *claimed, struct lease **made,
+               char *why, size_t n)
+{
+        char a[32], *at;
+        int err = *claimed ? 0 : account_claim(cl->account, bytes);
+
+        if (!err)
+                err = account_try(cl->account, bytes, &at);
+        *claimed = err == -EAGAIN;
+        if (err)
+                return *claimed ? err : explain(err, cl, bytes, why, n);
+        struct lease *l = malloc(sizeof(*l));
         if (!l) {
                 snprintf(why, n, "the node has no memory left");
+                account_give(cl->account, at, bytes);
                 return NODE_ELIMIT;
-        }
-        int err = account_take(cl->account, bytes, false, &at);
-        if (err == -EAGAIN) {
-                free(l);
-                return err;
-        }
-        if (err) {
-                if (err == -EDQUOT)
-                        snprintf(why, n,
-                                 "%s more is beyond the %s that one client may have here "
-                                 "(--max-per-client, or its quota)",
-                                 size_text(bytes, a), size_text(account_limit(cl->account), b));
-                else if (pool_left() < bytes)
-                        snprintf(why, n, "%s is wanted and %s is free", size_text(bytes, a),
-                                 size_text(pool_left(), b));
-                else
-                        snprintf(why, n,
-                                 "%s is free, but not %s in one piece, or it is kept for others: "
-                                 "ask for less",
-                                 size_text(pool_left(), b), size_text(bytes, a));
-                free(l);
-                return err == -EDQUOT ? NODE_ELIMIT : NODE_ENOSPC;
         }
         struct ibv_mr *mr = registration(cl, at, bytes);
         if (!mr) {

@@ -15,8 +15,10 @@
 #include "memnode/rdma/rdma.h"
 
 /* 0: *made is a lease without a number and in no list; -EAGAIN: memory is being zeroed that may do;
- * or enum node_error with why. */
-int lease_make(const struct client *cl, uint64_t bytes, struct lease **made, char *why, size_t n);
+ * or enum node_error with why.  *claimed, false at first: the bytes count as held until the next
+ * try, or account_unclaim(). */
+int lease_make(const struct client *cl, uint64_t bytes, bool *claimed, struct lease **made,
+               char *why, size_t n);
 /* Ends the registration, gives the memory back and frees the lease. */
 void lease_end(const struct client *cl, struct lease *l);
 /* Makes the protection domain, and registers all leases of a client that was taken over.  False:

@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include "rdma/worker.h"
 
-#define AGAIN_MS 10                     /* between two runs of a job that is to run again */
+#define AGAIN_US 10000                  /* between two runs of a job that is put off */
 
 struct list { struct job *first, **end; };
 
@@ -15,6 +15,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 /* Guarded by it, as are state, dropped and next of all jobs that were added: */
 static struct list queue = { NULL, &queue.first }, over = { NULL, &over.first };
+/* Jobs that are to run again, and those of their owners behind them. */
+static struct list later = { NULL, &later.first };
 static bool busy;                       /* a job is in run() or undo() */
 static bool ending;
 
@@ -39,12 +41,35 @@ static void take_out(struct list *l, const struct job *j)
                 l->end = p;
 }
 
-/* The oldest job; the others of its owner go behind those of all other owners. */
+static bool is_owner_late(const void *owner)
+{
+        const struct job *j = later.first;
+
+        while (j && j->owner != owner)
+                j = j->next;
+        return j;
+}
+
+static void put_off(struct job *j)
+{
+        j->state = JOB_LATER;
+        append(&later, j);
+}
+
+/* The oldest job; the others of its owner go behind those of all other owners.  NULL: there is none
+ * but for owners whose job was put off; those wait behind it. */
 static struct job *next(void)
 {
-        struct job *first = queue.first, *rest = first->next;
         struct list its = { NULL, &its.first };
+        struct job *first = NULL, *rest;
 
+        while ((first = queue.first) && is_owner_late(first->owner)) {
+                take_out(&queue, first);
+                put_off(first);
+        }
+        if (!first)
+                return NULL;
+        rest = first->next;
         queue = (struct list){ NULL, &queue.first };
         for (struct job *j = rest; j; j = rest) {
                 rest = j->next;
@@ -57,18 +82,16 @@ static struct job *next(void)
         return first;
 }
 
-/* A job that is to run again, before the others of its owner: next() has put those last. */
-static void put_back(struct job *j)
+/* All that was put off has its turn again, before what its owners asked for later. */
+static void bring_back(void)
 {
-        struct job **p = &queue.first;
-
-        j->state = JOB_QUEUED;
-        while (*p && (*p)->owner != j->owner)
-                p = &(*p)->next;
-        j->next = *p;
-        *p = j;
-        if (!j->next)
-                queue.end = &j->next;
+        for (struct job *j = later.first; j; j = j->next)
+                j->state = JOB_QUEUED;
+        *later.end = queue.first;
+        if (!queue.first)
+                queue.end = later.end;
+        queue.first = later.first;
+        later = (struct list){ NULL, &later.first };
 }
 
 /* With the lock, which it gives up meanwhile. */
@@ -83,7 +106,7 @@ static void carry_out(struct job *j)
         }
         pthread_mutex_lock(&lock);
         if (j->again && !j->dropped) {
-                put_back(j);
+                put_off(j);
                 busy = false;
                 return;
         }
@@ -102,28 +125,41 @@ static void carry_out(struct job *j)
         pthread_cond_broadcast(&changed);
 }
 
-/* With the lock, which it gives up meanwhile. */
-static void pause_a_while(void)
+static int64_t now_us(void)
 {
-        const struct timespec t = { .tv_nsec = AGAIN_MS * 1000000 };
+        struct timespec t;
 
-        pthread_mutex_unlock(&lock);
-        nanosleep(&t, NULL);
-        pthread_mutex_lock(&lock);
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return t.tv_sec * 1000000ll + t.tv_nsec / 1000;
+}
+
+/* With the lock, which it gives up meanwhile: until there is a job, or what was put off is due. */
+static void wait_for_job(int64_t due)
+{
+        const struct timespec t = { due / 1000000, due % 1000000 * 1000 };
+
+        if (later.first)
+                pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &t);
+        else
+                pthread_cond_wait(&changed, &lock);
 }
 
 static void *work(void *arg)
 {
+        int64_t due = 0;                /* us: when what was put off has its turn */
+
         (void)arg;
         pthread_mutex_lock(&lock);
-        while (queue.first || !ending) {
-                if (!queue.first) {
-                        pthread_cond_wait(&changed, &lock);
-                        continue;
+        while (queue.first || later.first || !ending) {
+                if (later.first && now_us() >= due) {
+                        bring_back();
+                        due = now_us() + AGAIN_US;
                 }
-                carry_out(next());
-                if (queue.first && queue.first->again)
-                        pause_a_while();        /* all other owners have had their turn */
+                struct job *j = next();
+                if (j)
+                        carry_out(j);
+                else
+                        wait_for_job(due);
         }
         pthread_mutex_unlock(&lock);
         return NULL;
@@ -157,9 +193,9 @@ void worker_add(struct job *j)
 bool worker_drop(struct job *j)
 {
         pthread_mutex_lock(&lock);
-        bool never = j->state == JOB_QUEUED && !j->must;
+        bool never = j->state <= JOB_LATER && !j->must;
         if (never) {
-                take_out(&queue, j);
+                take_out(j->state == JOB_LATER ? &later : &queue, j);
         } else {
                 j->dropped = true;
                 if (j->state == JOB_RAN)
@@ -197,7 +233,7 @@ void worker_results(void)
 void worker_wait(void)
 {
         pthread_mutex_lock(&lock);
-        while (queue.first || busy)
+        while (queue.first || later.first || busy)
                 pthread_cond_wait(&changed, &lock);
         pthread_mutex_unlock(&lock);
         worker_results();

@@ -22,12 +22,12 @@ struct job {
         /* In the worker, instead of done(): nobody waits for it any more.  Frees it. */
         void (*undo)(struct job *j);
         bool must;                      /* it runs also if nobody waits for it */
-        /* Set by run(), but not with must: it has done nothing yet, and is to run once more, behind
-         * the jobs of other owners. */
+        /* Set by run(), but not with must: it has made nothing yet, and is put off: it runs once
+         * more in some 10 ms, and what its owner asked for later waits for it. */
         bool again;
         const void *owner;
         /* worker.c's own, all zero before */
-        enum { JOB_NEW, JOB_QUEUED, JOB_RUNNING, JOB_RAN, JOB_DONE } state;
+        enum { JOB_NEW, JOB_QUEUED, JOB_LATER, JOB_RUNNING, JOB_RAN, JOB_DONE } state;
         bool ran, dropped;
         struct job *next;
 };
@@ -38,7 +38,7 @@ int worker_start(void);
 int worker_fd(void);
 void worker_add(struct job *j);
 /* Nobody waits for it; done() itself may say so, and is then through with it.  True: it did not
- * begin, and is the caller's again. */
+ * begin, or was put off, and is the caller's again. */
 bool worker_drop(struct job *j);
 void worker_results(void);              /* done() for jobs that have run */
 /* Waits until no job is left, and calls done() for all. */

@@ -111,6 +111,15 @@ bool keyring_find_mark(uint64_t mark, struct key *k)
 
 /* --- the worker, whose jobs run when the script says --- */
 
+/* Zeroing takes as long as the script says, not as a thread does. */
+static bool zeroing;
+char *__wrap_pool_try(uint64_t bytes, bool *soon);
+char *__wrap_pool_try(uint64_t bytes, bool *soon)
+{
+        *soon = zeroing && bytes <= pool_left();
+        return *soon ? NULL : pool_alloc(bytes);
+}
+
 static struct job *jobs, *over;         /* the next one last: see push() */
 static void push(struct job **list, struct job *j)
 {
@@ -152,9 +161,22 @@ static void work(void)
                 j->again = false;
                 j->run(j);
         }
-        if (j->again) {
-                j->next = jobs;
-                jobs = j;
+        if (j->again) {                 /* put off: its owner's others stay behind it */
+                struct job *rest = jobs;
+                jobs = NULL;
+                for (int its = 0; its < 2; its++) {
+                        if (its)
+                                push(&jobs, j);
+                        for (struct job **p = &rest; *p;) {
+                                struct job *o = *p;
+                                if ((o->owner == j->owner) != its) {
+                                        p = &o->next;
+                                        continue;
+                                }
+                                *p = o->next;
+                                push(&jobs, o);
+                        }
+                }
                 return;
         }
         j->ran = true;
@@ -172,6 +194,7 @@ void worker_results(void)
 }
 void worker_wait(void)
 {
+        zeroing = false;
         while (jobs || over) {
                 work();
                 worker_results();
@@ -763,7 +786,8 @@ static void step(struct reader *r)
                 break;
         case 4: take_sent(i, what & 0x80 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS); break;
         case 5: tick((what >> 3) * 400u); break;
-        case 6: worker_results(), reg_fails = what & 8, rdma_draining |= what & 16; break;
+        case 6: worker_results(), reg_fails = what & 8, rdma_draining |= what & 16,
+                zeroing = what & 32; break;
         default: send_fails = what & 8; events_late = what & 16; break;
         }
 }

@@ -57,9 +57,8 @@ struct account *account_open(const char *name, struct party *party)
         return a;
 }
 
-int account_take(struct account *a, uint64_t bytes, bool wait, char **at)
+int account_take(struct account *a, uint64_t bytes, char **at)
 {
-        (void)wait;
         crash_point();
         *at = a->at = run_alloc(bytes);
         return 0;

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <cmocka.h>
 #include "memnode/rdma/worker.h"
 
@@ -127,7 +128,7 @@ static void owners_take_turns(void **state)
 static void put_off(void **state)
 {
         struct work slow, w[4] = { work(&a), work(&a), work(&b), work(&c) };
-        static const unsigned order[] = { 4, 5, 2, 3 };
+        static const unsigned order[] = { 4, 5, 2, 3 };         /* slow is the first */
 
         (void)state;
         start_slow(&slow);
@@ -138,6 +139,33 @@ static void put_off(void **state)
         worker_wait();
         for (unsigned i = 0; i < 4; i++)
                 assert_int_equal(w[i].ran, order[i]);
+        worker_stop();
+}
+
+/* However many are put off, a newcomer has its turn at once, and those have theirs together. */
+static void many_put_off(void **state)
+{
+        enum { MANY = 300 };
+        static int owner[MANY];
+        static struct work w[MANY];
+        struct work new = work(&a);
+        struct timespec begun_at, now;
+
+        (void)state;
+        for (unsigned i = 0; i < MANY; i++) {
+                w[i] = work(&owner[i]);
+                w[i].again = 20;
+                worker_add(&w[i].job);
+        }
+        clock_gettime(CLOCK_MONOTONIC, &begun_at);
+        worker_add(&new.job);
+        worker_wait();
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        assert_int_equal(new.ran, 1);
+        for (unsigned i = 0; i < MANY; i++)
+                assert_true(w[i].done);
+        /* 20 times 10 ms, not 300 times that */
+        assert_true(now.tv_sec - begun_at.tv_sec < 20);
         worker_stop();
 }
 
@@ -287,6 +315,7 @@ int main(void)
                 cmocka_unit_test_setup(nobody_waits, begin),
                 cmocka_unit_test_setup(owners_take_turns, begin),
                 cmocka_unit_test_setup(put_off, begin),
+                cmocka_unit_test_setup(many_put_off, begin),
                 cmocka_unit_test_setup(dropped_while_put_off, begin),
                 cmocka_unit_test_setup(dropped_before_it_begins, begin),
                 cmocka_unit_test_setup(dropped_while_it_runs, begin),
