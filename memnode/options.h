@@ -37,7 +37,8 @@ int options_parse(struct memnode_options *o, int argc, char **argv, char why[WHY
 void options_free(struct memnode_options *o);
 /* Is there a --listen URL that begins so? */
 bool options_listen(const struct memnode_options *o, const char *protocol);
-/* A URL of --listen at which other hosts would be served without keys, which must not be: or NULL. */
+/* A URL of --listen at which other hosts would be served without keys, which must not be; or
+ * NULL. */
 const char *options_lack_keys(const struct memnode_options *o);
 /* Checks that need all settings together. */
 int options_check(const struct memnode_options *o, char why[WHY_MAX]);

@@ -154,7 +154,7 @@ static void print_traffic(FILE *f)
         struct account_totals t = account_totals();
         uint64_t refusals[REFUSALS];
 
-        figure(f, "accounts", "gauge", "Who holds memory: exports, leases, clients over RDMA",
+        figure(f, "accounts", "gauge", "Exports, leases, and clients over RDMA",
                t.accounts);
         figure(f, "reads_total", "counter", "Reads over NBD (RDMA's are not seen)", t.reads);
         figure(f, "writes_total", "counter", "Writes over NBD (RDMA's are not seen)", t.writes);

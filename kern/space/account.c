@@ -25,7 +25,7 @@
 uint32_t mm_lock_future;
 static _Atomic bool lock_refused;       /* orders nothing */
 static _Atomic uint64_t unpaid;         /* nor does it */
-static _Atomic bool unpaid_said;        /* nor it */
+static _Atomic bool unpaid_said, stack_said;    /* nor they */
 
 uint32_t mm_payment(const struct vma *v)
 {
@@ -90,6 +90,14 @@ static void report_unpaid(void)
                  "program may have as much as cache and far memory hold, %lu MiB: give a larger "
                  "--node, smaller stacks (ulimit -s), or --overcommit",
                  pages * (PAGE_SIZE / 1024), mm_limit() / ((1 << 20) / PAGE_SIZE));
+}
+
+void mm_report_stack(void)
+{
+        if (!atomic_exchange_explicit(&stack_said, true, memory_order_relaxed))
+                kern_log(0, "a stack cannot grow, which mostly ends in SIGSEGV: the program may "
+                         "have as much as cache and far memory hold, %lu MiB: give a larger "
+                         "--node, or --overcommit", mm_limit() / ((1 << 20) / PAGE_SIZE));
 }
 
 void mm_report_refusals(void)

@@ -25,8 +25,10 @@ int mm_may_lock_more(const struct vma *v, uint64_t pages, int over_limit);
 bool mm_pay(uint64_t pages);
 /* What was refused since the last call: a lock, for the cache's share, is said with -v; that memory
  * cannot be paid for, without -v and once a process, as the program sees ENOMEM, or EAGAIN of a new
- * thread, or SIGSEGV where its stack cannot grow.  Without mm_lock, since it may exit. */
+ * thread.  Without mm_lock, since it may exit. */
 void mm_report_refusals(void);
+/* That a stack's growth cannot be paid for: as above. */
+void mm_report_stack(void);
 
 /* mlockall(MCL_FUTURE): the VMA_LOCK flags of VMAs that are mapped from now on. */
 extern uint32_t mm_lock_future __attribute__((visibility("hidden")));

@@ -9,7 +9,8 @@
 #include "space/grow.h"
 #include "space/range.h"
 
-static int grow_down(struct vma_node *n, uint64_t addr)
+/* *unpaid: the commit limit does not allow it. */
+static int grow_down(struct vma_node *n, uint64_t addr, bool *unpaid)
 {
         struct vma v = vma_part(n->v, addr, n->v.end);
         uint64_t more = page_count(n->v.start - addr);
@@ -26,7 +27,8 @@ static int grow_down(struct vma_node *n, uint64_t addr)
                 return -ENOMEM;
         if ((v.flags & VMA_LOCKED) && mm_may_lock_more(&v, more, -ENOMEM))
                 return -ENOMEM;
-        if ((v.flags & VMA_CHARGED) && !mm_pay(more))
+        *unpaid = (v.flags & VMA_CHARGED) && !mm_charge(more);
+        if (*unpaid)
                 return -ENOMEM;
         vma_begin();
         vma_change(n, &v);
@@ -37,16 +39,18 @@ static int grow_down(struct vma_node *n, uint64_t addr)
 
 int mm_grow_stack(uint64_t addr)
 {
+        bool unpaid = false;
         int err = -EFAULT;
+
         addr &= PAGE_MASK;
         lock_take(&mm_lock);
         struct vma_node *n = vma_find(addr);
         if (n && n->v.start <= addr)
                 err = 0;
         else if (n && (n->v.flags & MAP_GROWSDOWN))
-                err = grow_down(n, addr);
+                err = grow_down(n, addr, &unpaid);
         lock_drop(&mm_lock);
-        if (err == -ENOMEM)
-                mm_report_refusals();
+        if (unpaid)
+                mm_report_stack();
         return err;
 }

@@ -175,6 +175,14 @@ except RuntimeError:
     refuse 'memory beyond the commit limit, once' 12 '^vmrun: 204800 KiB of .* --overcommit$' \
         "$vmrun" --cache 16M --node mem:64M perl -e '
             syscall(9, 0, 200 << 20, 3, 0x22, -1, 0) == -1 or exit(1) for 1..4; exit($!+0)'
+    refuse 'a stack beyond the commit limit' 139 '^vmrun: a stack cannot grow.* --overcommit$' \
+        bash -c 'ulimit -s 1000000 && exec "$@"' - "$vmrun" --cache 16M --node mem:32M python3 -c '
+import sys
+sys.setrecursionlimit(10**9)
+x = []
+for _ in range(300000):
+    x = [x]
+repr(x)'
     refuse '--states of a zombie' 125 'no vmrun .* runs this process: give' \
         python3 -c 'import os, sys, time
 p = os.fork() or os._exit(0)
