@@ -3,11 +3,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
+#include "common/clock.h"
 #include "rdma/worker.h"
 
-#define AGAIN_US 10000                  /* between two runs of a job that is put off */
+#define AGAIN_MS 10                     /* between two runs of a job that is put off */
 
 struct list { struct job *first, **end; };
 
@@ -125,35 +125,28 @@ static void carry_out(struct job *j)
         pthread_cond_broadcast(&changed);
 }
 
-static int64_t now_us(void)
-{
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return t.tv_sec * 1000000ll + t.tv_nsec / 1000;
-}
-
 /* With the lock, which it gives up meanwhile: until there is a job, or what was put off is due. */
 static void wait_for_job(int64_t due)
 {
-        const struct timespec t = { due / 1000000, due % 1000000 * 1000 };
+        int64_t left = due - now_ms();
+        const struct timespec until = deadline_in_ms(left > 0 ? (uint64_t)left : 0);
 
         if (later.first)
-                pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &t);
+                pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &until);
         else
                 pthread_cond_wait(&changed, &lock);
 }
 
 static void *work(void *arg)
 {
-        int64_t due = 0;                /* us: when what was put off has its turn */
+        int64_t due = 0;                /* ms: when what was put off has its turn */
 
         (void)arg;
         pthread_mutex_lock(&lock);
         while (queue.first || later.first || !ending) {
-                if (later.first && now_us() >= due) {
+                if (later.first && now_ms() >= due) {
                         bring_back();
-                        due = now_us() + AGAIN_US;
+                        due = now_ms() + AGAIN_MS;
                 }
                 struct job *j = next();
                 if (j)

@@ -94,7 +94,8 @@ mutant $parse "any kind is taken" 's/p->kind != NODE_NEW && p->kind != NODE_CONT
 
 # shellcheck disable=SC2317 # called by mutant
 build_test() {
-    compile -iquote "$tree/memnode" "$unit/test_worker.c" "$tree/memnode/rdma/worker.c"
+    compile -iquote "$tree/memnode" "$unit/test_worker.c" "$tree/memnode/rdma/worker.c" \
+        "$tree/common/clock.c"
 }
 
 worker=rdma/worker.c
@@ -105,15 +106,19 @@ mutant $worker "what was dropped stays in the queue" 's/take_out\(j->state == JO
 mutant $worker "what must run does not" 's/ && !j->must//'
 mutant $worker "owners do not take turns" 's/append\(j->owner == .*/append(\&queue, j);/'
 mutant $worker "a job that is undone runs twice" 's/if \(!j->ran\)/if (1)/'
-mutant $worker "the end leaves jobs" 's/while \(queue\.first \|\| later\.first \|\| !ending\)/while (!ending)/'
+mutant $worker "the end leaves jobs" \
+    's/while \(queue\.first \|\| later\.first \|\| !ending\)/while (!ending)/'
 mutant $worker "a job that is put off counts as done" 's/if \(j->again && !j->dropped\)/if (0)/'
 mutant $worker "a job that was dropped is put off" 's/if \(j->again && !j->dropped\)/if (j->again)/'
 mutant $worker "a job runs before its owner's that is put off" \
     's/&& is_owner_late\(first->owner\)/\&\& 0/'
-mutant $worker "what is put off is not brought back" 's/if \(later\.first && now_us.*/if (0) {/'
-mutant $worker "others wait for a job that is put off" 's/later\.first && now_us\(\) >= due/later.first/'
-mutant $worker "the end leaves jobs that are put off" 's/queue\.first \|\| later\.first \|\| !ending/queue.first || !ending/'
-mutant $worker "nobody waits for jobs that are put off" 's/queue\.first \|\| later\.first \|\| busy/queue.first || busy/'
+mutant $worker "what is put off is not brought back" 's/if \(later\.first && now_ms.*/if (0) {/'
+mutant $worker "others wait for a job that is put off" \
+    's/later\.first && now_ms\(\) >= due/later.first/'
+mutant $worker "the end leaves jobs that are put off" \
+    's/queue\.first \|\| later\.first \|\| !ending/queue.first || !ending/'
+mutant $worker "nobody waits for jobs that are put off" \
+    's/queue\.first \|\| later\.first \|\| busy/queue.first || busy/'
 mutant $worker "what is dropped stays put off" 's/j->state == JOB_LATER \? &later : &queue/\&queue/'
 mutant $worker "results make nothing readable" 's/\(void\)!write\(over_fd.*/(void)one;/'
 totals

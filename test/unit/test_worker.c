@@ -107,6 +107,18 @@ static void nobody_waits(void **state)
         worker_stop();
 }
 
+/* Behind a slow job, which is the first. */
+static void run_as(struct work *w, unsigned n, const unsigned *order)
+{
+        for (unsigned i = 0; i < n; i++)
+                worker_add(&w[i].job);
+        sem_post(&go);
+        worker_wait();
+        for (unsigned i = 0; i < n; i++)
+                assert_int_equal(w[i].ran, order[i]);
+        worker_stop();
+}
+
 /* a's jobs are many, and those of others come soon; each owner's in their order. */
 static void owners_take_turns(void **state)
 {
@@ -115,31 +127,19 @@ static void owners_take_turns(void **state)
 
         (void)state;
         start_slow(&slow);
-        for (unsigned i = 0; i < 6; i++)
-                worker_add(&w[i].job);
-        sem_post(&go);
-        worker_wait();
-        for (unsigned i = 0; i < 6; i++)
-                assert_int_equal(w[i].ran, order[i]);
-        worker_stop();
+        run_as(w, 6, order);
 }
 
 /* A job that is put off makes those of other owners not wait, and its owner's do. */
 static void put_off(void **state)
 {
         struct work slow, w[4] = { work(&a), work(&a), work(&b), work(&c) };
-        static const unsigned order[] = { 4, 5, 2, 3 };         /* slow is the first */
+        static const unsigned order[] = { 4, 5, 2, 3 };
 
         (void)state;
         start_slow(&slow);
         w[0].again = 5;
-        for (unsigned i = 0; i < 4; i++)
-                worker_add(&w[i].job);
-        sem_post(&go);
-        worker_wait();
-        for (unsigned i = 0; i < 4; i++)
-                assert_int_equal(w[i].ran, order[i]);
-        worker_stop();
+        run_as(w, 4, order);
 }
 
 /* However many are put off, a newcomer has its turn at once, and those have theirs together. */
